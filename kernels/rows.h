@@ -101,7 +101,7 @@ struct SumRowsParams {
 };
 
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, TQ2_0.
-bool CanSumRows(DType type);
+inline constexpr bool CanSumRows(DType type) { return Traits(type).summable; }
 // `type`, or the nearest with such a kernel, rounded anew, whose blocks divide rows of `cols`
 // weights: Q4_0 for TQ2_0, Q8_0 for the others, F16 where neither fits.
 DType SummableType(DType type, std::int64_t cols);

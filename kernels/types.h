@@ -44,53 +44,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/type_table.h"
+
 namespace thermocline::kernels {
-
-// CPUs have kernels for all, GPUs for the first kNumDeviceDTypes: rows of the others are converted
-// where they are loaded for a GPU.
-enum class DType : std::uint8_t {
-  kF32,
-  kF16,
-  kBF16,
-  kQ8_0,
-  kQ4_0,
-  kQ4_1,
-  kQ5_0,
-  kQ5_1,
-  kQ4_K,
-  kQ5_K,
-  kQ6_K,
-  kQ2_K,
-  kQ3_K,
-  kIQ4_NL,
-  kIQ4_XS,
-  kMXFP4,
-  kTQ2_0
-};
-inline constexpr int kNumDeviceDTypes = 11;
-inline constexpr int kNumDTypes = 17;
-
-struct DTypeTraits {
-  const char* name;  // as in GGUF files' types, lower case
-  int block_size;    // columns in a block
-  int block_bytes;   // bytes of one row's block
-  bool quantized;    // multiplies quantised activations
-};
-
-inline constexpr DTypeTraits kDTypeTraits[kNumDTypes] = {
-    {"f32", 1, 4, false},     {"f16", 1, 2, false},     {"bf16", 1, 2, false},
-    {"q8_0", 32, 34, true},   {"q4_0", 32, 18, true},   {"q4_1", 32, 20, true},
-    {"q5_0", 32, 22, true},   {"q5_1", 32, 24, true},   {"q4_k", 256, 144, true},
-    {"q5_k", 256, 176, true}, {"q6_k", 256, 210, true}, {"q2_k", 256, 84, true},
-    {"q3_k", 256, 110, true}, {"iq4_nl", 32, 18, true}, {"iq4_xs", 256, 136, true},
-    {"mxfp4", 32, 17, true},  {"tq2_0", 256, 66, true},
-};
-inline constexpr const DTypeTraits& Traits(DType type) {
-  return kDTypeTraits[static_cast<int>(type)];
-}
-inline constexpr bool HasDeviceKernels(DType type) {
-  return static_cast<int>(type) < kNumDeviceDTypes;
-}
 
 inline constexpr int kPanelRows = 16;
 inline constexpr int kQuadBytes = 4 * kPanelRows;

@@ -15,45 +15,8 @@ namespace {
 using kernels::DType;
 constexpr std::int64_t kRowsAtOnce = 256;  // between two writes
 
-// general.file_type. Source: ggml's enumeration (the K types as their medium mixes).
 std::uint32_t FileTypeId(const std::optional<DType>& type) {
-  switch (type.value_or(DType::kF16)) {
-    case DType::kF32:
-      return 0;
-    case DType::kQ4_0:
-      return 2;
-    case DType::kQ4_1:
-      return 3;
-    case DType::kQ8_0:
-      return 7;
-    case DType::kQ5_0:
-      return 8;
-    case DType::kQ5_1:
-      return 9;
-    case DType::kQ2_K:
-      return 10;
-    case DType::kQ3_K:
-      return 12;
-    case DType::kQ4_K:
-      return 15;
-    case DType::kQ5_K:
-      return 17;
-    case DType::kQ6_K:
-      return 18;
-    case DType::kIQ4_NL:
-      return 25;
-    case DType::kIQ4_XS:
-      return 30;
-    case DType::kMXFP4:
-      return 38;
-    case DType::kTQ2_0:
-      return 37;
-    case DType::kBF16:
-      return 32;
-    case DType::kF16:
-      break;
-  }
-  return 1;
+  return static_cast<std::uint32_t>(kernels::Traits(type.value_or(DType::kF16)).gguf_file_type);
 }
 
 Status WritePadding(base::FileWriter& file) {

@@ -9,42 +9,34 @@ namespace {
 
 using kernels::DType;
 
-// Source: the ggml type table.
-constexpr std::array kFileTypes = {
-    FileType{0, "f32", 1, 4, DType::kF32},
-    FileType{1, "f16", 1, 2, DType::kF16},
-    FileType{2, "q4_0", 32, 18, DType::kQ4_0},
-    FileType{3, "q4_1", 32, 20, DType::kQ4_1},
-    FileType{6, "q5_0", 32, 22, DType::kQ5_0},
-    FileType{7, "q5_1", 32, 24, DType::kQ5_1},
-    FileType{8, "q8_0", 32, 34, DType::kQ8_0},
+// Types without kernels. Source: the ggml type table.
+constexpr std::array kOtherTypes = {
     FileType{9, "q8_1", 32, 36, {}},
-    FileType{10, "q2_k", 256, 84, DType::kQ2_K},
-    FileType{11, "q3_k", 256, 110, DType::kQ3_K},
-    FileType{12, "q4_k", 256, 144, DType::kQ4_K},
-    FileType{13, "q5_k", 256, 176, DType::kQ5_K},
-    FileType{14, "q6_k", 256, 210, DType::kQ6_K},
     FileType{15, "q8_k", 256, 292, {}},
     FileType{16, "iq2_xxs", 256, 66, {}},
     FileType{17, "iq2_xs", 256, 74, {}},
     FileType{18, "iq3_xxs", 256, 98, {}},
     FileType{19, "iq1_s", 256, 50, {}},
-    FileType{20, "iq4_nl", 32, 18, DType::kIQ4_NL},
     FileType{21, "iq3_s", 256, 110, {}},
     FileType{22, "iq2_s", 256, 82, {}},
-    FileType{23, "iq4_xs", 256, 136, DType::kIQ4_XS},
     FileType{24, "i8", 1, 1, {}},
     FileType{25, "i16", 1, 2, {}},
     FileType{26, "i32", 1, 4, {}},
     FileType{27, "i64", 1, 8, {}},
     FileType{28, "f64", 1, 8, {}},
     FileType{29, "iq1_m", 256, 56, {}},
-    FileType{30, "bf16", 1, 2, DType::kBF16},
     FileType{34, "tq1_0", 256, 54, {}},
-    FileType{35, "tq2_0", 256, 66, DType::kTQ2_0},
     FileType{36, "i2_s", 128, 32, {}},  // a scale follows the tensor (held_types.cc)
-    FileType{39, "mxfp4", 32, 17, DType::kMXFP4},
 };
+
+// And those that have some.
+constexpr auto kFileTypes = [] {
+  std::array<FileType, kOtherTypes.size() + kernels::kNumDTypes> types = {};
+  auto* end = std::copy(kOtherTypes.begin(), kOtherTypes.end(), types.begin());
+  for (const kernels::DTypeTraits& t : kernels::kDTypeTraits)
+    *end++ = {t.gguf_type, t.name, t.block_size, t.block_bytes, t.type};
+  return types;
+}();
 
 }  // namespace
 

@@ -30,6 +30,10 @@ namespace {
 // Sixteen values as they lie in memory, to floats.
 // kNibbles: eight bytes, whose low nibbles are the first eight values; value = nibble - 8.
 enum class Column { kF32, kF16, kBF16, kI8, kNibbles };
+// Of a float type.
+constexpr Column ColumnOf(DType type) {
+  return type == DType::kF32 ? Column::kF32 : type == DType::kF16 ? Column::kF16 : Column::kBF16;
+}
 
 template <Column kind>
 inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
@@ -199,42 +203,13 @@ void GemmFloats(const GemmParams& p) {
 }
 
 void Gemm(const GemmParams& p) {
-  switch (p.weights.type) {
-    case DType::kF32:
-      return GemmFloats<Column::kF32>(p);
-    case DType::kF16:
-      return GemmFloats<Column::kF16>(p);
-    case DType::kBF16:
-      return GemmFloats<Column::kBF16>(p);
-    case DType::kQ8_0:
-      return GemmQuantised<DType::kQ8_0>(p);
-    case DType::kQ4_0:
-      return GemmQuantised<DType::kQ4_0>(p);
-    case DType::kQ4_1:
-      return GemmQuantised<DType::kQ4_1>(p);
-    case DType::kQ5_0:
-      return GemmQuantised<DType::kQ5_0>(p);
-    case DType::kQ5_1:
-      return GemmQuantised<DType::kQ5_1>(p);
-    case DType::kQ4_K:
-      return GemmQuantised<DType::kQ4_K>(p);
-    case DType::kQ5_K:
-      return GemmQuantised<DType::kQ5_K>(p);
-    case DType::kQ6_K:
-      return GemmQuantised<DType::kQ6_K>(p);
-    case DType::kQ2_K:
-      return GemmQuantised<DType::kQ2_K>(p);
-    case DType::kQ3_K:
-      return GemmQuantised<DType::kQ3_K>(p);
-    case DType::kIQ4_NL:
-      return GemmQuantised<DType::kIQ4_NL>(p);
-    case DType::kIQ4_XS:
-      return GemmQuantised<DType::kIQ4_XS>(p);
-    case DType::kMXFP4:
-      return GemmQuantised<DType::kMXFP4>(p);
-    case DType::kTQ2_0:
-      return GemmQuantised<DType::kTQ2_0>(p);
-  }
+  ForDType(p.weights.type, [&](auto type) {
+    if constexpr (Traits(type).quantized) {
+      GemmQuantised<type>(p);
+    } else {
+      GemmFloats<ColumnOf(type)>(p);
+    }
+  });
 }
 
 }  // namespace

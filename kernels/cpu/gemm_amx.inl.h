@@ -172,38 +172,13 @@ void TileGemm(const GemmParams& p) {
 template <typename Tiles>
 void GemmWithTiles(const GemmParams& p) {
   if (p.tokens < kTokensMin) return Gemm(p);
-  switch (p.weights.type) {
-    case DType::kQ8_0:
-      return TileGemm<Tiles, DType::kQ8_0>(p);
-    case DType::kQ4_0:
-      return TileGemm<Tiles, DType::kQ4_0>(p);
-    case DType::kQ4_1:
-      return TileGemm<Tiles, DType::kQ4_1>(p);
-    case DType::kQ5_0:
-      return TileGemm<Tiles, DType::kQ5_0>(p);
-    case DType::kQ5_1:
-      return TileGemm<Tiles, DType::kQ5_1>(p);
-    case DType::kQ4_K:
-      return TileGemm<Tiles, DType::kQ4_K>(p);
-    case DType::kQ5_K:
-      return TileGemm<Tiles, DType::kQ5_K>(p);
-    case DType::kQ6_K:
-      return TileGemm<Tiles, DType::kQ6_K>(p);
-    case DType::kQ2_K:
-      return TileGemm<Tiles, DType::kQ2_K>(p);
-    case DType::kQ3_K:
-      return TileGemm<Tiles, DType::kQ3_K>(p);
-    case DType::kIQ4_NL:
-      return TileGemm<Tiles, DType::kIQ4_NL>(p);
-    case DType::kIQ4_XS:
-      return TileGemm<Tiles, DType::kIQ4_XS>(p);
-    case DType::kMXFP4:
-      return TileGemm<Tiles, DType::kMXFP4>(p);
-    case DType::kTQ2_0:
-      return TileGemm<Tiles, DType::kTQ2_0>(p);
-    default:
-      return Gemm(p);  // float weights
-  }
+  ForDType(p.weights.type, [&](auto type) {
+    if constexpr (Traits(type).quantized) {
+      TileGemm<Tiles, type>(p);
+    } else {
+      Gemm(p);
+    }
+  });
 }
 
 }  // namespace

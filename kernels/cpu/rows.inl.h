@@ -144,38 +144,15 @@ void GatherGroups(const RowSet& rows, const RowSet* next, int cols, std::uint8_t
 }
 
 void GatherRows(DType type, const RowSet& rows, const RowSet* next, int cols, std::uint8_t* panel) {
-  switch (type) {
-    case DType::kQ8_0:
-      return GatherGroups<DType::kQ8_0>(rows, next, cols, panel);
-    case DType::kQ4_0:
-      return GatherGroups<DType::kQ4_0>(rows, next, cols, panel);
-    case DType::kQ4_1:
-      return GatherGroups<DType::kQ4_1>(rows, next, cols, panel);
-    case DType::kQ5_0:
-      return GatherGroups<DType::kQ5_0>(rows, next, cols, panel);
-    case DType::kQ5_1:
-      return GatherGroups<DType::kQ5_1>(rows, next, cols, panel);
-    case DType::kQ4_K:
-      return GatherGroups<DType::kQ4_K>(rows, next, cols, panel);
-    case DType::kQ5_K:
-      return GatherGroups<DType::kQ5_K>(rows, next, cols, panel);
-    case DType::kQ6_K:
-      return GatherQ6K(rows, cols, panel);
-    case DType::kQ2_K:
-      return GatherGroups<DType::kQ2_K>(rows, next, cols, panel);
-    case DType::kQ3_K:
-      return GatherGroups<DType::kQ3_K>(rows, next, cols, panel);
-    case DType::kIQ4_NL:
-      return GatherGroups<DType::kIQ4_NL>(rows, next, cols, panel);
-    case DType::kIQ4_XS:
-      return GatherGroups<DType::kIQ4_XS>(rows, next, cols, panel);
-    case DType::kMXFP4:
-      return GatherGroups<DType::kMXFP4>(rows, next, cols, panel);
-    case DType::kTQ2_0:
-      return GatherGroups<DType::kTQ2_0>(rows, next, cols, panel);
-    default:
-      return GatherFloats(rows, cols, Traits(type).block_bytes, panel);
-  }
+  ForDType(type, [&](auto constant) {
+    if constexpr (!Traits(constant).quantized) {
+      GatherFloats(rows, cols, Traits(constant).block_bytes, panel);
+    } else if constexpr (constant == DType::kQ6_K) {
+      GatherQ6K(rows, cols, panel);
+    } else {
+      GatherGroups<constant>(rows, next, cols, panel);
+    }
+  });
 }
 
 // One token. Sixteen rows' dot products with 64 bytes of levels at a time: lane by lane for each

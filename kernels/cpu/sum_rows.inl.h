@@ -203,26 +203,11 @@ void SumRows(const SumRowsParams& p) {
     float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
     for (int c = p.col_begin; c < p.col_end; ++c) out[c] = 0;
   }
-  switch (p.weights.type) {
-    case DType::kF32:
-      return SumFloats<Column::kF32>(p);
-    case DType::kF16:
-      return SumFloats<Column::kF16>(p);
-    case DType::kBF16:
-      return SumFloats<Column::kBF16>(p);
-    case DType::kQ8_0:
-      return SumQuantized<DType::kQ8_0>(p);
-    case DType::kQ4_0:
-      return SumQuantized<DType::kQ4_0>(p);
-    case DType::kQ4_1:
-      return SumQuantized<DType::kQ4_1>(p);
-    case DType::kQ4_K:
-      return SumQuantized<DType::kQ4_K>(p);
-    case DType::kTQ2_0:
-      return SumQuantized<DType::kTQ2_0>(p);
-    default:
-      return;  // CanSumRows says which types there are
-  }
+  ForDType(p.weights.type, [&](auto type) {
+    if constexpr (!CanSumRows(type)) return;
+    if constexpr (!Traits(type).quantized) SumFloats<ColumnOf(type)>(p);
+    if constexpr (CanSumRows(type) && Traits(type).quantized) SumQuantized<type>(p);
+  });
 }
 
 }  // namespace

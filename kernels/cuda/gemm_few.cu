@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/gemm_kernels.h"
+#include "kernels/cuda/type_choice.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {

@@ -35,29 +35,4 @@ DeviceError GemmFew(DType type, const GemmArgs& args, Stream stream);
 DeviceError GemmMany(DType type, const GemmArgs& args, Stream stream);
 DeviceError GemmFloat(DType type, const GemmArgs& args, Stream stream);
 
-// Calls body(std::integral_constant<DType, type>) for the quantised types.
-template <typename Body>
-DeviceError ForQuantizedType(DType type, const Body& body) {
-  switch (type) {
-    case DType::kQ8_0:
-      return body(std::integral_constant<DType, DType::kQ8_0>());
-    case DType::kQ4_0:
-      return body(std::integral_constant<DType, DType::kQ4_0>());
-    case DType::kQ4_1:
-      return body(std::integral_constant<DType, DType::kQ4_1>());
-    case DType::kQ5_0:
-      return body(std::integral_constant<DType, DType::kQ5_0>());
-    case DType::kQ5_1:
-      return body(std::integral_constant<DType, DType::kQ5_1>());
-    case DType::kQ4_K:
-      return body(std::integral_constant<DType, DType::kQ4_K>());
-    case DType::kQ5_K:
-      return body(std::integral_constant<DType, DType::kQ5_K>());
-    case DType::kQ6_K:
-      return body(std::integral_constant<DType, DType::kQ6_K>());
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

@@ -4,6 +4,7 @@
 // instruction is one group of 32 columns, so the sums of floats run in registers in column order.
 // The warps of a block share tokens, whose activations they find in the cache.
 #include "kernels/cuda/gemm_kernels.h"
+#include "kernels/cuda/type_choice.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {

@@ -11,6 +11,7 @@
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/row_tile.h"
 #include "kernels/cuda/rows_epilogue.h"
+#include "kernels/cuda/type_choice.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {

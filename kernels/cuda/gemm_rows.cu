@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/row_block.h"
 #include "kernels/cuda/rows_epilogue.h"
+#include "kernels/cuda/type_choice.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
@@ -218,26 +219,9 @@ DeviceError LaunchRows(const DeviceGemmRowsParams& p, Stream stream) {
 }
 
 DeviceError GemmQuantizedRows(const DeviceGemmRowsParams& p, Stream stream) {
-  switch (p.weights.type) {
-    case DType::kQ8_0:
-      return LaunchRows<DType::kQ8_0>(p, stream);
-    case DType::kQ4_0:
-      return LaunchRows<DType::kQ4_0>(p, stream);
-    case DType::kQ4_1:
-      return LaunchRows<DType::kQ4_1>(p, stream);
-    case DType::kQ5_0:
-      return LaunchRows<DType::kQ5_0>(p, stream);
-    case DType::kQ5_1:
-      return LaunchRows<DType::kQ5_1>(p, stream);
-    case DType::kQ4_K:
-      return LaunchRows<DType::kQ4_K>(p, stream);
-    case DType::kQ5_K:
-      return LaunchRows<DType::kQ5_K>(p, stream);
-    case DType::kQ6_K:
-      return LaunchRows<DType::kQ6_K>(p, stream);
-    default:
-      return static_cast<DeviceError>(cudaErrorInvalidValue);
-  }
+  return ForQuantizedType(p.weights.type, [&](auto constant) {
+    return LaunchRows<decltype(constant)::value>(p, stream);
+  });
 }
 
 }  // namespace thermocline::kernels::THERMOCLINE_CUDA

@@ -10,23 +10,6 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 int Multiprocessors();  // of the calling thread's device; 1 if it cannot be asked
 
-// Calls body(std::integral_constant<DType, type>) for the quantised types that CanSumRows.
-template <typename Body>
-DeviceError ForSummableType(DType type, const Body& body) {
-  switch (type) {
-    case DType::kQ8_0:
-      return body(std::integral_constant<DType, DType::kQ8_0>());
-    case DType::kQ4_0:
-      return body(std::integral_constant<DType, DType::kQ4_0>());
-    case DType::kQ4_1:
-      return body(std::integral_constant<DType, DType::kQ4_1>());
-    case DType::kQ4_K:
-      return body(std::integral_constant<DType, DType::kQ4_K>());
-    default:
-      return static_cast<DeviceError>(cudaErrorInvalidValue);
-  }
-}
-
 DeviceError PackSignInputs(const DevicePackSignParams& p, Stream stream);
 DeviceError SignPredict(const DeviceSignPredictParams& p, Stream stream);
 DeviceError LogitPredict(const DeviceLogitPredictParams& p, Stream stream);

@@ -15,6 +15,7 @@
 #include "kernels/cuda/finish_sum.h"
 #include "kernels/cuda/run_steps.h"
 #include "kernels/cuda/sparse_ops.h"
+#include "kernels/cuda/type_choice.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {

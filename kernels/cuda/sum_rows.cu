@@ -10,6 +10,7 @@
 #include "kernels/cuda/neuron_set.h"
 #include "kernels/cuda/row_block.h"
 #include "kernels/cuda/sparse_ops.h"
+#include "kernels/cuda/type_choice.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/block_codecs.h"
+#include "kernels/layout/codecs.h"
 #include "kernels/layout/panel_view.h"
 #include "kernels/quantize.h"
 
@@ -34,31 +35,6 @@ void PackFifthBits(std::uint32_t bits, int lane, std::uint8_t* quad) {
   Store32(QuadOf(quad, 0, lane), out);
 }
 
-void PackQ8_0(const std::uint8_t* block, int lane, std::uint8_t* out) {
-  std::memcpy(out + 2 * lane, block, 2);
-  for (int i = 0; i < 8; ++i)
-    Store32(QuadOf(out + 32, i, lane), Load32(block + 2 + 4 * i) ^ 0x80808080U);  // q + 128
-}
-
-// Blocks of 32 columns with nibbles.
-void PackBlock32(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
-  const PanelLayout layout = LayoutOf(type);
-  if (type == DType::kMXFP4) {
-    out[lane] = block[0];
-  } else {
-    std::memcpy(out + 2 * lane, block, 2);
-  }
-  if (layout.min >= 0) std::memcpy(out + layout.min + 2 * lane, block + 2, 2);
-  const std::uint8_t* levels = block + layout.header / kPanelRows;
-  std::uint8_t* quads = out + layout.header;
-  if (layout.fifth_bits != 0) {
-    PackFifthBits(Load32(levels), lane, quads);
-    levels += 4;
-    quads += kQuadBytes;
-  }
-  PackNibbles(levels, lane, quads);
-}
-
 // Sixteen numbers of six bits as three words.
 void PackSixBitNumbers(const int (&numbers)[16], int lane, std::uint8_t* words) {
   std::uint32_t word[3] = {};
@@ -83,6 +59,46 @@ std::uint32_t TwoBits(const std::uint8_t* plane, int sub) {
   std::uint32_t bits = 0;
   for (int i = 0; i < 4; ++i) bits |= ((Load32(bytes + 4 * i) >> shift) & 0x03030303U) << (2 * i);
   return bits;
+}
+
+// What column `col` of a quantised block is worth, rounded as DequantizeRow rounds.
+float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
+  const PanelLayout layout = LayoutOf(type);
+  const auto level = static_cast<float>(PanelLevel(type, block, lane, col) - layout.offset);
+  const float d = PanelScale(type, block, lane);
+  if (!IsBlockOf256(type))
+    return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
+  const ScaleAndMin numbers = PanelNumbers(type, block, lane, col / (HasHalves(type) ? 16 : 32));
+  const float product = d * static_cast<float>(numbers.scale) * level;
+  if (layout.min < 0) return product;
+  return product - PanelHalf(block, layout.min, lane) * static_cast<float>(numbers.min);
+}
+
+}  // namespace
+
+void PackQ8_0(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  std::memcpy(out + 2 * lane, block, 2);
+  for (int i = 0; i < 8; ++i)
+    Store32(QuadOf(out + 32, i, lane), Load32(block + 2 + 4 * i) ^ 0x80808080U);  // q + 128
+}
+
+// Blocks of 32 columns with nibbles.
+void PackBlock32(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  const PanelLayout layout = LayoutOf(type);
+  if (type == DType::kMXFP4) {
+    out[lane] = block[0];
+  } else {
+    std::memcpy(out + 2 * lane, block, 2);
+  }
+  if (layout.min >= 0) std::memcpy(out + layout.min + 2 * lane, block + 2, 2);
+  const std::uint8_t* levels = block + layout.header / kPanelRows;
+  std::uint8_t* quads = out + layout.header;
+  if (layout.fifth_bits != 0) {
+    PackFifthBits(Load32(levels), lane, quads);
+    levels += 4;
+    quads += kQuadBytes;
+  }
+  PackNibbles(levels, lane, quads);
 }
 
 // Sub-blocks 2j and 2j + 1 share 32 bytes in GGUF: low nibbles and high nibbles.
@@ -114,7 +130,7 @@ void PackQ4KOrQ5K(DType type, const std::uint8_t* block, int lane, std::uint8_t*
   }
 }
 
-void PackQ6K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+void PackQ6K(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block + 208, 2);
   for (int sub = 0; sub < 16; ++sub) out[32 + sub * 16 + lane] = block[192 + sub];
   for (int sub = 0; sub < 16; ++sub) {
@@ -132,7 +148,7 @@ void PackQ6K(const std::uint8_t* block, int lane, std::uint8_t* out) {
   }
 }
 
-void PackQ2K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+void PackQ2K(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block + 80, 2);
   std::memcpy(out + 32 + 2 * lane, block + 82, 2);
   for (int i = 0; i < 4; ++i) std::memcpy(QuadOf(out + 64, i, lane), block + 4 * i, 4);
@@ -140,7 +156,7 @@ void PackQ2K(const std::uint8_t* block, int lane, std::uint8_t* out) {
     Store32(QuadOf(out + 320, sub, lane), TwoBits(block + 16, sub));
 }
 
-void PackQ3K(const std::uint8_t* block, int lane, std::uint8_t* out) {
+void PackQ3K(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block + 108, 2);
   int numbers[16];
   for (int sub = 0; sub < 16; ++sub) numbers[sub] = ScaleQ3K(block + 96, sub) + 32;
@@ -159,12 +175,12 @@ void PackQ3K(const std::uint8_t* block, int lane, std::uint8_t* out) {
   }
 }
 
-void PackTq2(const std::uint8_t* block, int lane, std::uint8_t* out) {
+void PackTq2(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block + 64, 2);
   for (int sub = 0; sub < 16; ++sub) Store32(QuadOf(out + 32, sub, lane), TwoBits(block, sub));
 }
 
-void PackIq4Xs(const std::uint8_t* block, int lane, std::uint8_t* out) {
+void PackIq4Xs(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block, 2);
   std::uint32_t number[8], word = 0;
   for (int k = 0; k < 8; ++k) number[k] = static_cast<std::uint32_t>(ScaleIq4Xs(block, k) + 32);
@@ -175,50 +191,10 @@ void PackIq4Xs(const std::uint8_t* block, int lane, std::uint8_t* out) {
   for (int sub = 0; sub < 8; ++sub) PackNibbles(block + 8 + 16 * sub, lane, out + 128 + 256 * sub);
 }
 
-// One row's block into its lane of the panel's block.
-void PackBlock(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
-  switch (type) {
-    case DType::kQ8_0:
-      return PackQ8_0(block, lane, out);
-    case DType::kQ4_K:
-    case DType::kQ5_K:
-      return PackQ4KOrQ5K(type, block, lane, out);
-    case DType::kQ6_K:
-      return PackQ6K(block, lane, out);
-    case DType::kQ2_K:
-      return PackQ2K(block, lane, out);
-    case DType::kQ3_K:
-      return PackQ3K(block, lane, out);
-    case DType::kIQ4_XS:
-      return PackIq4Xs(block, lane, out);
-    case DType::kTQ2_0:
-      return PackTq2(block, lane, out);
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16: {
-      const auto bytes = static_cast<std::size_t>(Traits(type).block_bytes);
-      std::memcpy(out + static_cast<std::size_t>(lane) * bytes, block, bytes);
-      return;
-    }
-    default:
-      return PackBlock32(type, block, lane, out);
-  }
+void PackFloat(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
+  const auto bytes = static_cast<std::size_t>(Traits(type).block_bytes);
+  std::memcpy(out + static_cast<std::size_t>(lane) * bytes, block, bytes);
 }
-
-// What column `col` of a quantised block is worth, rounded as DequantizeRow rounds.
-float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
-  const PanelLayout layout = LayoutOf(type);
-  const auto level = static_cast<float>(PanelLevel(type, block, lane, col) - layout.offset);
-  const float d = PanelScale(type, block, lane);
-  if (!IsBlockOf256(type))
-    return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
-  const ScaleAndMin numbers = PanelNumbers(type, block, lane, col / (HasHalves(type) ? 16 : 32));
-  const float product = d * static_cast<float>(numbers.scale) * level;
-  if (layout.min < 0) return product;
-  return product - PanelHalf(block, layout.min, lane) * static_cast<float>(numbers.min);
-}
-
-}  // namespace
 
 void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel) {
   const DTypeTraits& traits = Traits(type);
@@ -227,10 +203,10 @@ void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std
   for (int b = 0; b < cols / traits.block_size; ++b) {
     std::uint8_t* out = panel + static_cast<std::size_t>(b) * kPanelRows * block_bytes;
     for (int lane = 0; lane < num_rows; ++lane) {
-      PackBlock(type,
-                rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) +
-                    static_cast<std::size_t>(b) * block_bytes,
-                lane, out);
+      CodecOf(type).pack(type,
+                         rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) +
+                             static_cast<std::size_t>(b) * block_bytes,
+                         lane, out);
     }
   }
 }

@@ -21,56 +21,13 @@ inline std::uint32_t Load32(const std::uint8_t* p) {
 }
 inline void Store32(std::uint8_t* p, std::uint32_t value) { std::memcpy(p, &value, 4); }
 
-// Where a quantised type keeps what, in a panel's block. Bytes; -1 = the type has none.
-struct PanelLayout {
-  int offset;       // a level's value is level - offset; of codebooks, a level is value + offset
-  int min;          // f16 m[16] or dmin[16]
-  int header;       // scales, before the levels
-  int fifth_bits;   // 1 if each 32 columns' nibbles follow a quad of fifth bits
-  int group_bytes;  // levels of 32 columns
-};
-inline constexpr PanelLayout LayoutOf(DType type) {
-  switch (type) {
-    case DType::kQ8_0:
-      return {128, -1, 32, 0, 512};
-    case DType::kQ4_0:
-      return {8, -1, 32, 0, 256};
-    case DType::kQ4_1:
-      return {0, 32, 64, 0, 256};
-    case DType::kQ5_0:
-      return {16, -1, 32, 1, 320};
-    case DType::kQ5_1:
-      return {0, 32, 64, 1, 320};
-    case DType::kQ4_K:
-      return {0, 32, 256, 0, 256};
-    case DType::kQ5_K:
-      return {0, 32, 256, 1, 320};
-    case DType::kQ2_K:
-      return {0, 32, 320, 0, 128};
-    case DType::kQ3_K:
-      return {4, -1, 224, 0, 192};
-    case DType::kIQ4_NL:
-      return {128, -1, 32, 0, 256};
-    case DType::kIQ4_XS:
-      return {128, -1, 128, 0, 256};
-    case DType::kMXFP4:
-      return {16, -1, 16, 0, 256};
-    case DType::kTQ2_0:
-      return {1, -1, 32, 0, 128};
-    default:
-      return {32, -1, 288, 0, 384};  // Q6_K
-  }
-}
+inline constexpr const PanelLayout& LayoutOf(DType type) { return Traits(type).panel; }
 
 inline constexpr bool IsBlockOf256(DType type) { return Traits(type).block_size == 256; }
 // Scales are of 16 columns, not of 32.
-inline constexpr bool HasHalves(DType type) {
-  return type == DType::kQ6_K || type == DType::kQ2_K || type == DType::kQ3_K;
-}
+inline constexpr bool HasHalves(DType type) { return LayoutOf(type).halves; }
 // Levels are two bits, four quads in one.
-inline constexpr bool HasTwoBits(DType type) {
-  return type == DType::kQ2_K || type == DType::kTQ2_0;
-}
+inline constexpr bool HasTwoBits(DType type) { return LayoutOf(type).two_bits; }
 // Values take all of a signed byte.
 inline constexpr bool IsWide(DType type) { return LayoutOf(type).offset == 128; }
 
@@ -78,9 +35,7 @@ inline constexpr bool IsWide(DType type) { return LayoutOf(type).offset == 128; 
 struct CodebookLevels {
   std::uint8_t of[16];
 };
-inline constexpr bool HasCodebook(DType type) {
-  return type == DType::kIQ4_NL || type == DType::kIQ4_XS || type == DType::kMXFP4;
-}
+inline constexpr bool HasCodebook(DType type) { return LayoutOf(type).codebook; }
 inline constexpr CodebookLevels LevelsOf(DType type, int offset) {
   const std::int8_t* values = type == DType::kMXFP4 ? kMxfp4Codebook : kIq4Codebook;
   CodebookLevels levels{};

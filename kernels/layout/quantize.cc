@@ -3,12 +3,12 @@
 // Source: the block formats of ggml's GGUF files.
 #include "kernels/quantize.h"
 
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "kernels/block_codecs.h"
+#include "kernels/layout/codecs.h"
 #include "kernels/layout/panel_view.h"
 
 namespace thermocline::kernels {
@@ -69,24 +69,30 @@ void QuantizeQ4_0(const float* x, std::uint8_t* block, const float* importance) 
     block[2 + i] = static_cast<std::uint8_t>(level(x[i]) | level(x[i + 16]) << 4);
 }
 
-// What a type's blocks are made of, in the order of DType.
-struct Codec {
-  void (*dequantize)(const std::uint8_t*, float*);
-  void (*quantize)(const float*, std::uint8_t*, const float* importance);
-  std::array<int, 2> halves;  // offsets of its f16 scales, -1 = none
-};
 constexpr Codec kCodecs[kNumDTypes] = {
-    {DequantizeF32, QuantizeF32, {-1, -1}},    {DequantizeF16, QuantizeF16, {0, -1}},
-    {DequantizeBF16, QuantizeBF16, {-1, -1}},  {DequantizeQ8_0, QuantizeQ8_0, {0, -1}},
-    {DequantizeQ4_0, QuantizeQ4_0, {0, -1}},   {DequantizeQ4_1, QuantizeQ4_1, {0, 2}},
-    {DequantizeQ5_0, QuantizeQ5_0, {0, -1}},   {DequantizeQ5_1, QuantizeQ5_1, {0, 2}},
-    {DequantizeQ4K, QuantizeQ4K, {0, 2}},      {DequantizeQ5K, QuantizeQ5K, {0, 2}},
-    {DequantizeQ6K, QuantizeQ6K, {208, -1}},   {DequantizeQ2K, QuantizeQ2K, {80, 82}},
-    {DequantizeQ3K, QuantizeQ3K, {108, -1}},   {DequantizeIq4Nl, QuantizeIq4Nl, {0, -1}},
-    {DequantizeIq4Xs, QuantizeIq4Xs, {0, -1}}, {DequantizeMxfp4, QuantizeMxfp4, {-1, -1}},
-    {DequantizeTq2, QuantizeTq2, {64, -1}},
+    {DType::kF32, DequantizeF32, QuantizeF32, PackFloat, {-1, -1}},
+    {DType::kF16, DequantizeF16, QuantizeF16, PackFloat, {0, -1}},
+    {DType::kBF16, DequantizeBF16, QuantizeBF16, PackFloat, {-1, -1}},
+    {DType::kQ8_0, DequantizeQ8_0, QuantizeQ8_0, PackQ8_0, {0, -1}},
+    {DType::kQ4_0, DequantizeQ4_0, QuantizeQ4_0, PackBlock32, {0, -1}},
+    {DType::kQ4_1, DequantizeQ4_1, QuantizeQ4_1, PackBlock32, {0, 2}},
+    {DType::kQ5_0, DequantizeQ5_0, QuantizeQ5_0, PackBlock32, {0, -1}},
+    {DType::kQ5_1, DequantizeQ5_1, QuantizeQ5_1, PackBlock32, {0, 2}},
+    {DType::kQ4_K, DequantizeQ4K, QuantizeQ4K, PackQ4KOrQ5K, {0, 2}},
+    {DType::kQ5_K, DequantizeQ5K, QuantizeQ5K, PackQ4KOrQ5K, {0, 2}},
+    {DType::kQ6_K, DequantizeQ6K, QuantizeQ6K, PackQ6K, {208, -1}},
+    {DType::kQ2_K, DequantizeQ2K, QuantizeQ2K, PackQ2K, {80, 82}},
+    {DType::kQ3_K, DequantizeQ3K, QuantizeQ3K, PackQ3K, {108, -1}},
+    {DType::kIQ4_NL, DequantizeIq4Nl, QuantizeIq4Nl, PackBlock32, {0, -1}},
+    {DType::kIQ4_XS, DequantizeIq4Xs, QuantizeIq4Xs, PackIq4Xs, {0, -1}},
+    {DType::kMXFP4, DequantizeMxfp4, QuantizeMxfp4, PackBlock32, {-1, -1}},
+    {DType::kTQ2_0, DequantizeTq2, QuantizeTq2, PackTq2, {64, -1}},
 };
-const Codec& CodecOf(DType type) { return kCodecs[static_cast<int>(type)]; }
+static_assert([] {
+  for (int i = 0; i < kNumDTypes; ++i)
+    if (static_cast<int>(kCodecs[i].type) != i) return false;
+  return true;
+}());
 
 // Calls body(block index) for every block of a row of `n` elements.
 template <typename Body>
@@ -128,6 +134,8 @@ bool IsFiniteBlock(DType type, const std::uint8_t* block) {
 }
 
 }  // namespace
+
+const Codec& CodecOf(DType type) { return kCodecs[static_cast<int>(type)]; }
 
 float HalfToFloat(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;

@@ -4,22 +4,6 @@
 
 namespace thermocline::kernels {
 
-bool CanSumRows(DType type) {
-  switch (type) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ4_K:
-    case DType::kTQ2_0:
-      return true;
-    default:
-      return false;
-  }
-}
-
 DType SummableType(DType type, std::int64_t cols) {
   // Q4_0 has every value of a ternary block.
   if (type == DType::kTQ2_0 && cols % Traits(type).block_size != 0) type = DType::kQ4_0;

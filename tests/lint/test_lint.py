@@ -41,6 +41,12 @@ def test_the_oracle_has_a_room_of_its_own():
     assert named <= {"kernels/reference/elementwise.cc"}, "that has the table of the oracle's operations"
 
 
+def test_types_are_chosen_by_their_table():
+    """A type has a row in kernels/type_table.h and one in the codecs; what is made for each type is chosen by ForDType."""
+    choices = {str(p.relative_to(ROOT)) for p in SOURCES if room_of(p) is not None and "case DType::" in p.read_text()}
+    assert choices <= {"kernels/cpu/rows.inl.h", "kernels/layout/panel_view.h", "kernels/cuda/gemm_float_rows.cu"}
+
+
 @pytest.mark.parametrize("spelling", ONE_HOME)
 def test_an_idea_has_one_home(spelling):
     homes = [str(p.relative_to(ROOT)) for p in SOURCES if room_of(p) is not None and spelling in p.read_text()]

@@ -1,0 +1,33 @@
+// The functions that make and read the blocks of each type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/types.h"
+
+namespace thermocline::kernels {
+
+struct Codec {
+  DType type;
+  // A block to floats, and back. `importance`: of the columns, or nullptr.
+  void (*dequantize)(const std::uint8_t* block, float* out);
+  void (*quantize)(const float* x, std::uint8_t* block, const float* importance);
+  // One row's block into its lane of the panel's block.
+  void (*pack)(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+  std::array<int, 2> halves;  // offsets of its f16 scales, -1 = none
+};
+const Codec& CodecOf(DType type);
+
+// As Codec::pack.
+void PackFloat(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackQ8_0(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackBlock32(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackQ4KOrQ5K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackQ6K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackQ2K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackQ3K(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackTq2(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+void PackIq4Xs(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
+
+}  // namespace thermocline::kernels
