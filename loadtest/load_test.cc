@@ -40,7 +40,7 @@ class LoadTest {
 
   Result<RunReport> Run() {
     RETURN_IF_ERROR(Prepare());
-    if (options().sweep == SweepOver::kNone) {
+    if (!options().sweep.has_value()) {
       RunOnce(options().open_loop() ? options().rate : options().concurrency, "");
     } else {
       RunSweep();

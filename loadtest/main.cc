@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "engine/base/file.h"
+#include "loadtest/command_line.h"
 #include "loadtest/load_test.h"
-#include "loadtest/options.h"
 #include "loadtest/run_report.h"
 
 using namespace thermocline::loadtest;  // NOLINT: this file is only the order of steps

@@ -1,13 +1,16 @@
 // The body of a request to OpenAI's API.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "loadtest/request.h"
 
 namespace thermocline::loadtest {
 
 enum class Route { kChat, kCompletions };
+inline constexpr std::array<std::string_view, 2> kRouteNames = {"chat", "completions"};
 
 struct BodyOptions {
   Route route = Route::kChat;

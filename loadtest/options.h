@@ -1,6 +1,7 @@
-// The command line of `thermocline-load`.
+// The options of `thermocline-load`, as the runs read them. option_table.h has their names.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +13,12 @@
 
 namespace thermocline::loadtest {
 
-inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2;
-
 enum class Api { kHttp, kGrpc };
+inline constexpr std::array<std::string_view, 2> kApiNames = {"http", "grpc"};
 enum class ArrivalKind { kPoisson, kGamma, kConstant };
-enum class SweepOver { kNone, kConcurrency, kRate };
+inline constexpr std::array<std::string_view, 3> kArrivalNames = {"poisson", "gamma", "constant"};
+enum class SweepOver { kConcurrency, kRate };
+inline constexpr std::array<std::string_view, 2> kSweepNames = {"concurrency", "rate"};
 
 struct LoadOptions {
   // The server.
@@ -39,14 +41,14 @@ struct LoadOptions {
   std::optional<std::uint64_t> requests = {};
   int warmup = 0, in_flight_max = 1024;
   WorkloadOptions workload = {};
-  SweepOver sweep = SweepOver::kNone;
+  std::optional<SweepOver> sweep = {};
   std::vector<double> sweep_steps = {};  // empty: doubled until the knee is behind
 
   // What is watched and told.
   std::vector<SloTerm> slo = {};
   GoodLimits good = {};
   bool soak = false;
-  int pid = 0;
+  int pid = 0;                               // 0: no process is watched
   std::optional<double> rss_slope_max = {};  // bytes per hour
   std::string report_file = {}, raw_file = {};
   bool json = false;
@@ -54,13 +56,5 @@ struct LoadOptions {
 
   bool open_loop() const { return rate > 0 || !workload.trace.empty(); }
 };
-
-// The options, or the exit status where there is nothing to run: help was printed, or what is
-// wrong. Files that options name are read.
-struct ParsedLine {
-  LoadOptions options = {};
-  std::optional<int> exit = {};
-};
-ParsedLine ParseCommandLine(int argc, char** argv);
 
 }  // namespace thermocline::loadtest

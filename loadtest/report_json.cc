@@ -133,7 +133,7 @@ Json ConfigJson(const RunReport& report) {
   Json::Array arguments(o.arguments.begin(), o.arguments.end());
   Json config =
       Json::Object{{"url", o.api == Api::kHttp ? o.url.origin() + o.url.path : o.url.authority()},
-                   {"api", o.api == Api::kHttp ? "http" : "grpc"},
+                   {"api", kApiNames[static_cast<std::size_t>(o.api)]},
                    {"model", report.server.model},
                    {"software", report.server.software},
                    {"loop", o.open_loop() ? "open" : "closed"},
@@ -148,8 +148,8 @@ Json ConfigJson(const RunReport& report) {
                    {"client_host", report.host},
                    {"started", report.started},
                    {"arguments", arguments}};
-  if (o.sweep == SweepOver::kNone && !o.open_loop()) config.Set("concurrency", o.concurrency);
-  if (o.sweep == SweepOver::kNone && o.rate > 0) config.Set("rate", o.rate);
+  if (!o.sweep.has_value() && !o.open_loop()) config.Set("concurrency", o.concurrency);
+  if (!o.sweep.has_value() && o.rate > 0) config.Set("rate", o.rate);
   if (!o.trace_file.empty()) config.Set("trace", o.trace_file);
   if (!o.dataset_file.empty()) config.Set("dataset", o.dataset_file);
   return config;

@@ -46,7 +46,7 @@ struct RunReport {
   // What makes the exit status 1, for people; empty: done.
   std::vector<std::string> failures = {};
 
-  bool several() const { return options.sweep != SweepOver::kNone; }
+  bool several() const { return options.sweep.has_value(); }
   // The run whose SLO counts: the only one, or the knee.
   const RunResult& main_run() const { return runs[knee.value_or(runs.size() - 1)]; }
 };

@@ -1,4 +1,5 @@
 """The house rules that a machine can check."""
+import re
 import subprocess
 
 import pytest
@@ -74,3 +75,13 @@ def test_format():
 @pytest.mark.parametrize("word", ["using namespace std", "TODO", "FIXME"])
 def test_words_that_do_not_belong(word):
     assert not [str(p) for p in SOURCES if word in p.read_text()]
+
+
+def test_an_option_of_the_load_tester_is_named_by_its_row_alone():
+    """A new option is a member of LoadOptions and a row of the table: the code that reads, checks and prints options lists none."""
+    room = ROOT / "loadtest"
+    names = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)"', (room / "option_table.cc").read_text()))
+    assert len(names) > 40
+    readers = [room / name for name in ("command_line.cc", "read_options.cc", "option_value.h", "option_value.cc")]
+    named = {(path.name, name) for path in readers for name in names if f'"{name}"' in path.read_text()}
+    assert named == {("read_options.cc", "--duration")}  # its default depends on whether others are given
