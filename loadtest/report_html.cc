@@ -1,11 +1,14 @@
 // The report as one HTML page.
 #include <algorithm>
 
-#include "loadtest/html.h"
+#include "engine/charts/escape.h"
+#include "loadtest/report_charts.h"
 #include "loadtest/run_report.h"
 
 namespace thermocline::loadtest {
 namespace {
+
+using charts::EscapeMarkup;
 
 constexpr const char* kStyle = R"(
 :root{--bg:#fff;--fg:#1c2430;--dim:#5d6b7c;--line:#dde3ea;--card:#f6f8fa;--good:#1a7f46;--bad:#c0392b;
@@ -25,8 +28,9 @@ td.text{white-space:normal;overflow-wrap:anywhere;text-align:left}
 .good{color:var(--good)}.bad{color:var(--bad)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:16px}
 svg{width:100%;background:var(--card);border:1px solid var(--line);border-radius:8px}
-svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .title{font-size:14px;font-weight:600}
-svg .tick,svg .label{fill:var(--dim)}svg .grid{stroke:var(--line)}
+svg text{fill:var(--dim);font:12px system-ui,sans-serif}svg .title{fill:var(--fg);font-size:14px;font-weight:600}
+svg .grid{stroke:var(--line)}svg .frame{fill:none;stroke:var(--line)}svg .line{fill:none;stroke-width:2}
+svg .dots{fill-opacity:.6}svg .legend{fill:var(--card);fill-opacity:.85;stroke:var(--line)}
 )";
 
 class Page {
@@ -37,7 +41,7 @@ class Page {
     out_ = StrCat(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
         "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Load test of ",
-        EscapeHtml(report_.server.model), "</title>\n<style>", kStyle,
+        EscapeMarkup(report_.server.model), "</title>\n<style>", kStyle,
         "</style>\n</head>\n<body>\n");
     Head();
     if (!report_.runs.empty()) Runs();
@@ -52,7 +56,7 @@ class Page {
     Slo(run);
     if (report_.several()) Steps();
     Latencies("Latency", run.recorder->all(), true);
-    Charts(run);
+    out_ += "<div class=\"charts\">\n" + RunCharts(run) + "</div>\n";
     if (run.recorder->kinds().size() > 1) {
       for (const auto& [kind, figures] : run.recorder->kinds())
         Latencies("Latency of requests of kind “" + kind + "”", figures, false);
@@ -64,18 +68,18 @@ class Page {
   void Head() {
     const LoadOptions& o = report_.options;
     out_ +=
-        StrCat("<h1>Load test of ", EscapeHtml(report_.server.model), "</h1>\n<p class=\"dim\">",
-               EscapeHtml(o.url.authority()), ", ", o.open_loop() ? "open" : "closed",
+        StrCat("<h1>Load test of ", EscapeMarkup(report_.server.model), "</h1>\n<p class=\"dim\">",
+               EscapeMarkup(o.url.authority()), ", ", o.open_loop() ? "open" : "closed",
                " loop, workload ", kWorkloadNames[static_cast<std::size_t>(o.workload.kind)], ", ",
-               EscapeHtml(report_.started), ", from ", EscapeHtml(report_.host), "</p>\n");
+               EscapeMarkup(report_.started), ", from ", EscapeMarkup(report_.host), "</p>\n");
     for (const std::string& failure : report_.failures)
-      out_ += "<p class=\"bad\">" + EscapeHtml(failure) + "</p>\n";
+      out_ += "<p class=\"bad\">" + EscapeMarkup(failure) + "</p>\n";
     for (const std::string& note : report_.server.notes)
-      out_ += "<p class=\"dim\">Note: " + EscapeHtml(note) + "</p>\n";
+      out_ += "<p class=\"dim\">Note: " + EscapeMarkup(note) + "</p>\n";
   }
 
   void Card(std::string_view value, std::string_view what) {
-    out_ += StrCat("<div class=\"card\"><b>", EscapeHtml(value), "</b><span>", EscapeHtml(what),
+    out_ += StrCat("<div class=\"card\"><b>", EscapeMarkup(value), "</b><span>", EscapeMarkup(what),
                    "</span></div>\n");
   }
 
@@ -108,18 +112,13 @@ class Page {
                                 : term.what == SloTerm::What::kLatency
                                     ? HumanSeconds(*verdict.value)
                                     : HumanNumber(*verdict.value);
-      out_ += StrCat("<tr><td>", EscapeHtml(term.text), "</td><td>", value, "</td><td class=\"",
+      out_ += StrCat("<tr><td>", EscapeMarkup(term.text), "</td><td>", value, "</td><td class=\"",
                      verdict.met ? "good\">met" : "bad\">missed", "</td></tr>\n");
     }
     out_ += "</table>\n";
   }
 
   void Steps() {
-    Chart rate{.title = "What the server gives", .x_label = "load", .y_label = "per second"};
-    Chart wait{
-        .title = "What its users wait", .x_label = "load", .y_label = "seconds", .y_log = true};
-    rate.series = {{.label = "goodput, requests"}, {.label = "requests"}};
-    wait.series = {{.label = "TTFT p50"}, {.label = "TTFT p95"}, {.label = "ITL p99"}};
     out_ +=
         "<h2>Steps</h2>\n<div "
         "class=\"wide\"><table><tr><th>load</th><th>requests/s</th><th>tokens/s"
@@ -128,23 +127,17 @@ class Page {
       const Figures& all = run.recorder->all();
       const double ttft = all.latency[kTtft].Percentile(95), itl = all.latency[kItl].Percentile(99);
       out_ +=
-          StrCat("<tr><td>", EscapeHtml(run.label), &run == &report_.main_run() ? " (knee)" : "",
+          StrCat("<tr><td>", EscapeMarkup(run.label), &run == &report_.main_run() ? " (knee)" : "",
                  "</td><td>", HumanNumber(run.throughput.requests_per_s), "</td><td>",
                  HumanNumber(run.throughput.output_tokens_per_s), "</td><td>",
                  HumanNumber(run.throughput.goodput), "</td><td>", HumanSeconds(ttft), "</td><td>",
                  HumanSeconds(itl), "</td><td>", all.failed(), "</td></tr>\n");
-      rate.series[0].points.emplace_back(run.load, run.throughput.goodput);
-      rate.series[1].points.emplace_back(run.load, run.throughput.requests_per_s);
-      wait.series[0].points.emplace_back(run.load, all.latency[kTtft].Percentile(50));
-      wait.series[1].points.emplace_back(run.load, ttft);
-      wait.series[2].points.emplace_back(run.load, itl);
     }
-    out_ += "</table></div>\n<div class=\"charts\">" + RenderChart(rate) + RenderChart(wait) +
-            "</div>\n";
+    out_ += "</table></div>\n<div class=\"charts\">" + SweepCharts(report_.runs) + "</div>\n";
   }
 
   void Latencies(const std::string& title, const Figures& figures, bool formulas) {
-    out_ += "<h2>" + EscapeHtml(title) +
+    out_ += "<h2>" + EscapeMarkup(title) +
             "</h2>\n<div class=\"wide\"><table><tr><th></th><th>count</th><th>mean</th><th>std</th>"
             "<th>min</th><th>p50</th><th>p90</th><th>p95</th><th>p99</th><th>p99.9</th><th>max</th>"
             "<th class=\"left\">" +
@@ -168,75 +161,6 @@ class Page {
   }
   void Cell(double seconds) { out_ += "<td>" + HumanSeconds(seconds) + "</td>"; }
 
-  void Charts(const RunResult& run) {
-    out_ += "<div class=\"charts\">\n" + RenderChart(ThroughputChart(run)) +
-            RenderChart(DotsChart(run)) + RenderChart(PercentileChart(run)) +
-            RenderChart(InFlightChart(run));
-    if (!run.memory.readings().empty()) out_ += RenderChart(MemoryChart(run));
-    out_ += "</div>\n";
-  }
-
-  static Chart ThroughputChart(const RunResult& run) {
-    const Timeline& timeline = run.recorder->timeline();
-    Chart chart{.title = "Output tokens", .x_label = "seconds", .y_label = "tokens/s"};
-    ChartSeries& line = chart.series.emplace_back();
-    for (std::size_t i = 0; i < timeline.bins().size(); ++i)
-      line.points.emplace_back((static_cast<double>(i) + 0.5) * timeline.bin_s(),
-                               timeline.bins()[i].tokens / timeline.bin_s());
-    return chart;
-  }
-
-  static Chart InFlightChart(const RunResult& run) {
-    const Timeline& timeline = run.recorder->timeline();
-    Chart chart{.title = "Requests", .x_label = "seconds"};
-    chart.series = {{.label = "under way"}, {.label = "answered/s"}, {.label = "failed/s"}};
-    for (std::size_t i = 0; i < timeline.bins().size(); ++i) {
-      const Timeline::Bin& bin = timeline.bins()[i];
-      const double at = (static_cast<double>(i) + 0.5) * timeline.bin_s();
-      chart.series[0].points.emplace_back(at, bin.in_flight);
-      chart.series[1].points.emplace_back(at, bin.ok / timeline.bin_s());
-      chart.series[2].points.emplace_back(at, bin.failed / timeline.bin_s());
-    }
-    return chart;
-  }
-
-  static Chart DotsChart(const RunResult& run) {
-    Chart chart{.title = "Each answer",
-                .x_label = "scheduled, seconds",
-                .y_label = "seconds",
-                .y_log = true};
-    chart.series = {{.label = "E2E", .dots = true}, {.label = "TTFT", .dots = true}};
-    for (const AnswerDot& dot : run.recorder->dots()) {
-      chart.series[0].points.emplace_back(dot.t_scheduled, dot.e2e);
-      chart.series[1].points.emplace_back(dot.t_scheduled, dot.ttft);
-    }
-    return chart;
-  }
-
-  static Chart PercentileChart(const RunResult& run) {
-    Chart chart{
-        .title = "By percentile", .x_label = "percentile", .y_label = "seconds", .y_log = true};
-    for (const MeasureIndex measure : {kTtft, kItl, kTpot, kE2e}) {
-      const Samples& samples = run.recorder->all().latency[measure];
-      ChartSeries& line = chart.series.emplace_back();
-      line.label = kMeasures[measure].title;
-      for (int q = 0; samples.count() > 0 && q <= 100; ++q)
-        line.points.emplace_back(q, samples.Percentile(q));
-    }
-    return chart;
-  }
-
-  static Chart MemoryChart(const RunResult& run) {
-    constexpr double kMib = 1 << 20;
-    Chart chart{.title = "Memory of the server", .x_label = "seconds", .y_label = "MiB"};
-    chart.series = {{.label = "RSS"}, {.label = "swap"}};
-    for (const MemoryWatch::Reading& reading : run.memory.readings()) {
-      chart.series[0].points.emplace_back(reading.time, reading.memory.rss_bytes / kMib);
-      chart.series[1].points.emplace_back(reading.time, reading.memory.swap_bytes / kMib);
-    }
-    return chart;
-  }
-
   void Outcomes(const RunResult& run) {
     out_ += "<h2>Outcomes</h2>\n<table><tr><th>outcome</th><th>requests</th></tr>\n";
     for (int i = 0; i < kNumOutcomes; ++i) {
@@ -248,7 +172,7 @@ class Page {
     if (run.recorder->errors().empty()) return;
     out_ += "<h2>Errors</h2>\n<table>\n";
     for (const auto& [message, count] : run.recorder->errors())
-      out_ += StrCat("<tr><td>", count, "</td><td class=\"text\">", EscapeHtml(message),
+      out_ += StrCat("<tr><td>", count, "</td><td class=\"text\">", EscapeMarkup(message),
                      "</td></tr>\n");
     out_ += "</table>\n";
   }
@@ -262,11 +186,11 @@ class Page {
   void Configuration() { Table("Configuration", ConfigJson(report_)); }
 
   void Table(std::string_view title, const Json& json) {
-    out_ += StrCat("<h2>", EscapeHtml(title), "</h2>\n<table>\n");
+    out_ += StrCat("<h2>", EscapeMarkup(title), "</h2>\n<table>\n");
     for (const auto& [key, value] : json.as_object()) {
-      out_ +=
-          StrCat("<tr><td>", EscapeHtml(key), "</td><td class=\"text\">",
-                 EscapeHtml(value.is_string() ? value.as_string() : value.Dump()), "</td></tr>\n");
+      out_ += StrCat("<tr><td>", EscapeMarkup(key), "</td><td class=\"text\">",
+                     EscapeMarkup(value.is_string() ? value.as_string() : value.Dump()),
+                     "</td></tr>\n");
     }
     out_ += "</table>\n";
   }

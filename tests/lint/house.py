@@ -11,6 +11,7 @@ SOURCES = [p for folder in ("kernels", "engine", "server", "loadtest", "tests") 
 HOUSE = {
     "kernels": ("arithmetic", ""),
     "engine/base": ("status, files, JSON, threads", ""),
+    "engine/charts": ("charts as SVG", "engine/base"),
     "engine/api": ("data the engine and server share", "kernels engine/base"),
     "engine/device": ("an accelerator opened", "kernels engine/base"),
     "engine/model": ("formats, weights", "kernels engine/base engine/api"),
@@ -45,9 +46,9 @@ HOUSE = {
     "server/routes": ("every route of the daemon", "engine/base engine/api server/web server/core server/http server/openai server/anthropic server/ollama server/llama"),
     "server/batch": ("files of requests, offline", "engine/base server/core server/http server/routes"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/net server/core"),
-    "engine/tools": ("the command line", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
+    "engine/tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/net server/core server/http server/routes server/grpc"),
-    "loadtest": ("the load tester", "proto engine/base"),
+    "loadtest": ("the load tester", "proto engine/base engine/charts"),
 }
 ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 # A third-party header -> the rooms that may include it.

@@ -1,7 +1,6 @@
-// What is read of the server: its metrics, its memory, its HTTP; and the page that shows it.
+// Reading the server's metrics, its memory and its HTTP.
 #include <gtest/gtest.h>
 
-#include "loadtest/html.h"
 #include "loadtest/http_parser.h"
 #include "loadtest/memory_watch.h"
 #include "loadtest/server_metrics.h"
@@ -99,34 +98,6 @@ TEST(HttpParserTest, WhatIsNoHttpIsRefused) {
   EXPECT_FALSE(
       Body("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;" + std::string(1 << 20, 'x'), 0)
           .ok());
-}
-
-TEST(HtmlTest, TextIsEscaped) {
-  EXPECT_EQ(EscapeHtml("<script a=\"b\" c='d'>&"),
-            "&lt;script a=&quot;b&quot; c=&#39;d&#39;&gt;&amp;");
-  EXPECT_EQ(EscapeHtml(std::string("a\0\x1b"
-                                   "b\xFF",
-                                   5)),
-            "a  b\xEF\xBF\xBD");
-}
-
-TEST(HtmlTest, ChartsOfOddPointsAreDrawn) {
-  const double nan = std::nan(""), inf = INFINITY;
-  for (const auto& points :
-       std::vector<std::vector<std::pair<double, double>>>{{},
-                                                           {{1, 1}},
-                                                           {{0, 0}, {0, 0}},
-                                                           {{nan, 1}, {1, inf}},
-                                                           {{1, -5}, {2, 1e300}},
-                                                           {{-1, -1}}}) {
-    for (const bool log : {false, true}) {
-      const std::string svg =
-          RenderChart({.title = "<b>", .series = {{.label = "x", .points = points}}, .y_log = log});
-      EXPECT_EQ(svg.find("nan"), std::string::npos);
-      EXPECT_EQ(svg.find("inf"), std::string::npos);
-      EXPECT_EQ(svg.find("<b>"), std::string::npos);
-    }
-  }
 }
 
 TEST(TimelineTest, BinsAreBoundedAndKeepTheirSums) {

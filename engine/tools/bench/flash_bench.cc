@@ -12,11 +12,11 @@
 
 #include "engine/base/file.h"
 #include "engine/base/posix_error.h"
+#include "engine/charts/chart.h"
 #include "engine/model/builtin.h"
 #include "engine/store/device_probe.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/side_car_options.h"
-#include "engine/tools/common/svg_plot.h"
 
 namespace thermocline::tools {
 namespace {
@@ -125,24 +125,24 @@ Json Report(const Curve& curve, const std::string& by) {
 }
 
 Status WritePlot(const std::string& path, const Curve& curve) {
-  Plot bandwidth{.title = StrCat("Random reads: ", curve.source().device),
-                 .x = {.label = "KiB a read", .log = true},
-                 .y = {.label = "GB/s", .min = 0.0}};
-  Plot reads{.title = "The same, in reads",
-             .x = {.label = "reads in flight", .log = true},
-             .y = {.label = "reads/s", .log = true}};
-  const auto depth_colors = PlotColors(static_cast<int>(Curve::kDepths.size()));
+  charts::Chart bandwidth{.title = StrCat("Random reads: ", curve.source().device),
+                          .x = {.label = "KiB a read", .log = true},
+                          .y = {.label = "GB/s", .min = 0.0}};
+  charts::Chart reads{.title = "The same, in reads",
+                      .x = {.label = "reads in flight", .log = true},
+                      .y = {.label = "reads/s", .log = true}};
+  const auto depth_colors = charts::Colors(static_cast<int>(Curve::kDepths.size()));
   for (std::size_t d = 0; d < Curve::kDepths.size(); ++d) {
-    PlotSeries series{.label = StrCat("depth ", Curve::kDepths[d]), .color = depth_colors[d]};
+    charts::Series series{.label = StrCat("depth ", Curve::kDepths[d]), .color = depth_colors[d]};
     for (std::size_t i = 0; i < Curve::kChunks.size(); ++i) {
       const double rate = curve.reads_per_s()[i][d], chunk = Curve::kChunks[i];
       if (rate > 0) series.points.emplace_back(chunk / 1024, rate * chunk / 1e9);
     }
     bandwidth.series.push_back(std::move(series));
   }
-  const auto chunk_colors = PlotColors(static_cast<int>(Curve::kChunks.size()));
+  const auto chunk_colors = charts::Colors(static_cast<int>(Curve::kChunks.size()));
   for (std::size_t i = 0; i < Curve::kChunks.size(); ++i) {
-    PlotSeries series{.label = ChunkName(Curve::kChunks[i]), .color = chunk_colors[i]};
+    charts::Series series{.label = ChunkName(Curve::kChunks[i]), .color = chunk_colors[i]};
     for (std::size_t d = 0; d < Curve::kDepths.size(); ++d) {
       const double rate = curve.reads_per_s()[i][d];
       if (rate > 0) series.points.emplace_back(Curve::kDepths[d], rate);
@@ -150,7 +150,7 @@ Status WritePlot(const std::string& path, const Curve& curve) {
     reads.series.push_back(std::move(series));
   }
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{bandwidth, reads}, 2)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{bandwidth, reads}, 2)));
   return file->Commit();
 }
 

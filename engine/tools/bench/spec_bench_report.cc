@@ -6,8 +6,8 @@
 
 #include "engine/base/index.h"
 #include "engine/base/system_memory.h"
+#include "engine/charts/chart.h"
 #include "engine/tools/common/spec_report.h"
-#include "engine/tools/common/svg_plot.h"
 
 namespace thermocline::tools {
 namespace {
@@ -183,18 +183,18 @@ void PrintHistogram(const SpecBenchReport& report) {
 
 // A bar for each mode at each prompt.
 template <typename Value>
-Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* label,
-                  const Value& value) {
+charts::Chart BarsByPrompt(const SpecBenchReport& report, const char* title, const char* label,
+                           const Value& value) {
   constexpr double kLegendRoom = 1.3;
   double highest = 0;
   const auto prompts = static_cast<double>(report.modes[0].prompts.size());
-  Plot plot{.title = title,
-            .x = {.label = "prompt", .whole = true, .min = 0.5, .max = prompts + 0.5},
-            .y = {.label = label, .min = 0.0}};
-  const auto colors = PlotColors(base::IntSize(report.modes));
+  charts::Chart plot{.title = title,
+                     .x = {.label = "prompt", .whole = true, .min = 0.5, .max = prompts + 0.5},
+                     .y = {.label = label, .min = 0.0}};
+  const auto colors = charts::Colors(base::IntSize(report.modes));
   for (std::size_t m = 0; m < report.modes.size(); ++m) {
-    PlotSeries series{
-        .kind = PlotSeries::Kind::kBars, .label = report.modes[m].name, .color = colors[m]};
+    charts::Series series{
+        .kind = charts::Series::Kind::kBars, .label = report.modes[m].name, .color = colors[m]};
     for (std::size_t p = 0; p < report.modes[m].prompts.size(); ++p) {
       const std::optional<double> height = value(report.modes[m].prompts[p]);
       if (height.has_value()) series.points.emplace_back(static_cast<double>(p + 1), *height);
@@ -206,17 +206,19 @@ Plot BarsByPrompt(const SpecBenchReport& report, const char* title, const char* 
   return plot;
 }
 
-Plot HistogramPlot(const SpecBenchReport& report) {
+charts::Chart HistogramPlot(const SpecBenchReport& report) {
   const Histogram h = HistogramOf(report);
-  Plot plot{.title = "Accepted of " + std::to_string(report.histogram_n) + " drafted tokens",
-            .x = {.label = "accepted tokens k",
-                  .whole = true,
-                  .min = -0.5,
-                  .max = report.histogram_n + 0.5},
-            .y = {.label = "of the drafts", .percent = true, .min = 0.0}};
-  PlotSeries measured{.kind = PlotSeries::Kind::kBars, .label = "measured", .color = "#54aeff"};
-  PlotSeries fitted{.label = "phi, fitted", .color = "#cf222e"};
-  PlotSeries points{.kind = PlotSeries::Kind::kPoints, .color = fitted.color};
+  charts::Chart plot{
+      .title = "Accepted of " + std::to_string(report.histogram_n) + " drafted tokens",
+      .x = {.label = "accepted tokens k",
+            .whole = true,
+            .min = -0.5,
+            .max = report.histogram_n + 0.5},
+      .y = {.label = "of the drafts", .percent = true, .min = 0.0}};
+  charts::Series measured{
+      .kind = charts::Series::Kind::kBars, .label = "measured", .color = "#54aeff"};
+  charts::Series fitted{.label = "phi, fitted", .color = "#cf222e"};
+  charts::Series points{.kind = charts::Series::Kind::kPoints, .color = fitted.color};
   for (std::size_t k = 0; k < h.measured.size(); ++k) {
     measured.points.emplace_back(static_cast<double>(k), h.measured[k]);
     fitted.points.emplace_back(static_cast<double>(k), h.fitted[k]);
@@ -283,11 +285,11 @@ std::string SpecBenchSvg(const SpecBenchReport& report) {
     if (cell.tokens_per_s.values.empty()) return std::nullopt;
     return cell.tokens_per_s.median();
   };
-  const std::vector<Plot> plots = {
+  const std::vector<charts::Chart> plots = {
       HistogramPlot(report),
       BarsByPrompt(report, "Accepted tokens of a draft", "tokens, mean", accepted),
       BarsByPrompt(report, "Speed", "tokens/s", speed)};
-  return RenderSvg(plots, 3);
+  return charts::RenderPicture(plots, 3);
 }
 
 }  // namespace thermocline::tools

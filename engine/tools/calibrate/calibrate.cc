@@ -7,6 +7,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/ratio.h"
+#include "engine/charts/chart.h"
 #include "engine/offline/row_thresholds.h"
 #include "engine/predictor/down_norms.h"
 #include "engine/predictor/predictors.h"
@@ -18,7 +19,6 @@
 #include "engine/tools/common/ffn_recorder.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
-#include "engine/tools/common/svg_plot.h"
 #include "engine/tools/common/text_windows.h"
 
 namespace thermocline::tools {
@@ -219,9 +219,9 @@ void PrintResults(const Options& o, const std::vector<LayerResult>& results) {
 
 Status WritePlot(const std::string& path, const Options& o,
                  const std::vector<LayerResult>& results) {
-  using Kind = PlotSeries::Kind;
-  const auto colors = PlotColors(3);
-  PlotSeries rows{.kind = Kind::kBars, .label = "predicted", .color = colors[0]},
+  using Kind = charts::Series::Kind;
+  const auto colors = charts::Colors(3);
+  charts::Series rows{.kind = Kind::kBars, .label = "predicted", .color = colors[0]},
       active{.kind = Kind::kBars, .label = "active", .color = colors[2]},
       missed{.kind = Kind::kBars, .label = "row thresholds", .color = colors[0]},
       alpha{.kind = Kind::kBars, .label = "alpha = 1, equal bytes", .color = colors[1]};
@@ -233,19 +233,19 @@ Status WritePlot(const std::string& path, const Options& o,
         x, o.compare ? results[l].equal_bytes.missed_mass : results[l].rows.missed_mass);
     alpha.points.emplace_back(x, results[l].alpha_one.missed_mass);
   }
-  const PlotAxis axis{.label = "layer",
-                      .whole = true,
-                      .min = -0.5,
-                      .max = static_cast<double>(results.size()) - 0.5};
-  Plot shares{.title = "Neurons predicted and active, held-out text", .x = axis};
+  const charts::Axis axis{.label = "layer",
+                          .whole = true,
+                          .min = -0.5,
+                          .max = static_cast<double>(results.size()) - 0.5};
+  charts::Chart shares{.title = "Neurons predicted and active, held-out text", .x = axis};
   shares.y = {.label = "share of neurons", .percent = true};
   shares.series = {rows, active};
-  Plot mass{.title = "Missed mass, held-out text", .x = axis};
+  charts::Chart mass{.title = "Missed mass, held-out text", .x = axis};
   mass.y = {.label = "share of |h| ||d||", .percent = true};
   mass.series = {missed};
   if (o.compare) mass.series.push_back(alpha);
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{shares, mass}, 2)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{shares, mass}, 2)));
   return file->Commit();
 }
 

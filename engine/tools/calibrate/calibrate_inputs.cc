@@ -9,11 +9,11 @@
 #include "engine/base/file.h"
 #include "engine/base/index.h"
 #include "engine/base/ratio.h"
+#include "engine/charts/chart.h"
 #include "engine/tools/calibrate/input_budget.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/ffn_recorder.h"
-#include "engine/tools/common/svg_plot.h"
 
 namespace thermocline::tools {
 namespace {
@@ -188,15 +188,15 @@ class InputCalibrator {
 };
 
 Status WritePlot(const std::string& path, const InputCalibrator& calibrator) {
-  Plot kl{.title = "Divergence from the whole model, held-out text"},
+  charts::Chart kl{.title = "Divergence from the whole model, held-out text"},
       perplexity{.title = "Perplexity, held-out text"};
   kl.x = perplexity.x = {.label = "share of the layers' weights that is not read", .percent = true};
   kl.y = {.label = "KL, nats a token"};
   perplexity.y = {.label = "ratio to the whole model's"};
-  const auto colors = PlotColors(base::IntSize(calibrator.results()));
+  const auto colors = charts::Colors(base::IntSize(calibrator.results()));
   for (std::size_t i = 0; i < calibrator.results().size(); ++i) {
     const auto& [method, points] = calibrator.results()[i];
-    PlotSeries of_kl{.label = method.name, .color = colors[i]}, of_perplexity = of_kl;
+    charts::Series of_kl{.label = method.name, .color = colors[i]}, of_perplexity = of_kl;
     for (const Point& p : points) {
       of_kl.points.emplace_back(p.share, p.score.kl);
       of_perplexity.points.emplace_back(p.share, p.score.perplexity_ratio);
@@ -205,7 +205,7 @@ Status WritePlot(const std::string& path, const InputCalibrator& calibrator) {
     perplexity.series.push_back(of_perplexity);
   }
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{kl, perplexity}, 2)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{kl, perplexity}, 2)));
   return file->Commit();
 }
 

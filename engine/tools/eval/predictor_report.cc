@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "engine/base/file.h"
-#include "engine/tools/common/svg_plot.h"
+#include "engine/charts/chart.h"
 
 namespace thermocline::tools {
 namespace {
@@ -107,9 +107,9 @@ void PrintReport(const PredictorReport& report) {
 }
 
 Status WriteReportPlot(const std::string& path, const PredictorReport& report) {
-  using Kind = PlotSeries::Kind;
-  const auto colors = PlotColors(3);
-  PlotSeries recall{.kind = Kind::kBars, .label = "recall", .color = colors[0]},
+  using Kind = charts::Series::Kind;
+  const auto colors = charts::Colors(3);
+  charts::Series recall{.kind = Kind::kBars, .label = "recall", .color = colors[0]},
       precision{.kind = Kind::kBars, .label = "precision", .color = colors[2]},
       curve{.kind = Kind::kLine, .label = "other thresholds", .color = colors[1]},
       here{.kind = Kind::kPoints, .label = "as it is", .color = colors[0]};
@@ -122,19 +122,19 @@ Status WriteReportPlot(const std::string& path, const PredictorReport& report) {
     curve.points.emplace_back(report.sweep[i].bytes_share, report.sweep[i].missed_mass);
     if (kSweep[i] == 0) here.points.push_back(curve.points.back());
   }
-  Plot by_layer{.title = "Prediction by layer; the positive class is active"};
+  charts::Chart by_layer{.title = "Prediction by layer; the positive class is active"};
   by_layer.x = {.label = "layer",
                 .whole = true,
                 .min = -0.5,
                 .max = static_cast<double>(report.layers.size()) - 0.5};
   by_layer.y = {.label = "share", .percent = true, .min = 0, .max = 1};
   by_layer.series = {recall, precision};
-  Plot trade{.title = "Bytes read against mass missed"};
+  charts::Chart trade{.title = "Bytes read against mass missed"};
   trade.x = {.label = "feed-forward bytes read, of the dense network's", .percent = true};
   trade.y = {.label = "missed |h| ||d||", .percent = true};
   trade.series = {curve, here};
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{by_layer, trade}, 2)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{by_layer, trade}, 2)));
   return file->Commit();
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/index.h"
+#include "engine/charts/chart.h"
 #include "engine/offline/activation_stats.h"
 #include "engine/predictor/down_norms.h"
 #include "engine/store/trace.h"
@@ -14,7 +15,6 @@
 #include "engine/tools/common/ffn_recorder.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
-#include "engine/tools/common/svg_plot.h"
 #include "engine/tools/common/text_windows.h"
 #include "engine/tools/pack/active_source.h"
 #include "engine/tools/pack/expert_map.h"
@@ -128,10 +128,10 @@ void PrintTable(const char* what, const std::vector<ActivationCounter>& layers) 
 }
 
 // At most 200 of a layer's frequencies, evenly spread over the logarithm of the rank.
-PlotSeries FrequencyOverRank(const ActivationCounter& c) {
+charts::Series FrequencyOverRank(const ActivationCounter& c) {
   std::vector<std::uint32_t> counts = c.counts();
   std::sort(counts.begin(), counts.end(), std::greater<>());
-  PlotSeries series;
+  charts::Series series;
   std::size_t last = 0;
   for (int i = 0; i < 200; ++i) {
     const double rank = std::pow(static_cast<double>(counts.size()), i / 200.0);
@@ -146,21 +146,21 @@ PlotSeries FrequencyOverRank(const ActivationCounter& c) {
 Status WritePlot(const std::string& path, bool experts,
                  const std::vector<ActivationCounter>& layers) {
   const std::string what = experts ? "experts" : "neurons";
-  Plot rank{.title = "How often " + what + " are active",
-            .x = {.label = what + ", by frequency", .log = true},
-            .y = {.label = "share of tokens", .log = true, .percent = true, .max = 1}};
-  Plot growth{
+  charts::Chart rank{.title = "How often " + what + " are active",
+                     .x = {.label = what + ", by frequency", .log = true},
+                     .y = {.label = "share of tokens", .log = true, .percent = true, .max = 1}};
+  charts::Chart growth{
       .title = StrCat(experts ? "Experts" : "Neurons", " active for any of some tokens in a row"),
       .x = {.label = "tokens in a row", .whole = true, .min = 0, .max = kUnionWindows.back()},
       .y = {.label = "share of " + what, .percent = true, .min = 0}};
-  const auto colors = PlotColors(base::IntSize(layers));
+  const auto colors = charts::Colors(base::IntSize(layers));
   const std::size_t every = (layers.size() + 7) / 8;  // labels that fit a legend
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    PlotSeries frequency = FrequencyOverRank(layers[i]);
-    PlotSeries unions{.points = {{1, layers[i].active_share()}}};
+    charts::Series frequency = FrequencyOverRank(layers[i]);
+    charts::Series unions{.points = {{1, layers[i].active_share()}}};
     for (std::size_t w = 0; w < kUnionWindows.size(); ++w)
       unions.points.emplace_back(kUnionWindows[w], layers[i].union_share(w));
-    for (PlotSeries* series : {&frequency, &unions}) {
+    for (charts::Series* series : {&frequency, &unions}) {
       if (i % every == 0) series->label = StrCat("layer ", i);
       series->color = colors[i];
     }
@@ -168,7 +168,7 @@ Status WritePlot(const std::string& path, bool experts,
     growth.series.push_back(std::move(unions));
   }
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  const std::string curves = RenderSvg(std::vector{rank, growth}, 2);
+  const std::string curves = charts::RenderPicture(std::vector{rank, growth}, 2);
   RETURN_IF_ERROR(file->Append(experts ? WithExpertMap(curves, layers) : curves));
   return file->Commit();
 }

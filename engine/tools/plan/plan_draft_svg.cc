@@ -1,13 +1,13 @@
 #include <algorithm>
 
-#include "engine/tools/common/svg_plot.h"
+#include "engine/charts/chart.h"
 #include "engine/tools/plan/plan_draft_report.h"
 
 namespace thermocline::tools {
 namespace {
 
-PlotSeries Curve(const offline::PairModel& pair, SpecMode mode, int width) {
-  PlotSeries series{.label = SpecModeName(mode)};
+charts::Series Curve(const offline::PairModel& pair, SpecMode mode, int width) {
+  charts::Series series{.label = SpecModeName(mode)};
   for (int n = 0; n <= kDraftTokensMax; ++n)
     series.points.emplace_back(n, Simulate(pair, mode, n, width, kPlannedTokens).tokens_per_s);
   return series;
@@ -24,11 +24,11 @@ std::optional<double> BalancedLength(const offline::PairModel& pair) {
 }
 
 // From zero, with a line where draft and target take as long as each other.
-void Finish(const offline::PairModel& pair, Plot& plot) {
+void Finish(const offline::PairModel& pair, charts::Chart& plot) {
   plot.x = {.label = "drafted tokens n", .whole = true, .min = 0, .max = kDraftTokensMax};
   plot.y = {.label = "tokens/s", .min = 0};
   double most = 0;
-  for (const PlotSeries& series : plot.series) {
+  for (const charts::Series& series : plot.series) {
     for (const auto& [n, speed] : series.points) most = std::max(most, speed);
   }
   if (const auto n = BalancedLength(pair))
@@ -36,11 +36,11 @@ void Finish(const offline::PairModel& pair, Plot& plot) {
         {.label = "n t = T", .points = {{*n, 0}, {*n, most}}, .color = "#8c959f"});
 }
 
-Plot PairPlot(const DraftPlan& plan) {
-  Plot plot{.title = "This pair"};
-  const auto colors = PlotColors(std::size(kPlannedModes));
+charts::Chart PairPlot(const DraftPlan& plan) {
+  charts::Chart plot{.title = "This pair"};
+  const auto colors = charts::Colors(std::size(kPlannedModes));
   for (const SpecMode mode : kPlannedModes) {
-    PlotSeries series{.label = SpecModeName(mode), .color = colors[plot.series.size()]};
+    charts::Series series{.label = SpecModeName(mode), .color = colors[plot.series.size()]};
     for (int n = 0; n <= kDraftTokensMax; ++n)
       series.points.emplace_back(n, plan.at(mode, n).tokens_per_s);
     plot.series.push_back(std::move(series));
@@ -50,16 +50,16 @@ Plot PairPlot(const DraftPlan& plan) {
 }
 
 // Independent tokens with these acceptance rates. Source: Duan et al. 2024, figures 5 to 7.
-Plot AcceptancePlot(const DraftPlan& plan) {
+charts::Chart AcceptancePlot(const DraftPlan& plan) {
   static constexpr double kRates[] = {0.5, 0.6, 0.7, 0.8, 0.9};
-  Plot plot{.title = "Other acceptance rates (dashed: sync)"};
-  const auto colors = PlotColors(std::size(kRates));
+  charts::Chart plot{.title = "Other acceptance rates (dashed: sync)"};
+  const auto colors = charts::Colors(std::size(kRates));
   for (std::size_t i = 0; i < std::size(kRates); ++i) {
     offline::PairModel pair = plan.pair;
     pair.phi = {.p = kRates[i], .a = 1, .c = 0};
     pair.bonus_hit = kRates[i];
     for (const SpecMode mode : {SpecMode::kBranch, SpecMode::kSync}) {
-      PlotSeries series = Curve(pair, mode, plan.width);
+      charts::Series series = Curve(pair, mode, plan.width);
       series.label = mode == SpecMode::kBranch ? StrCat("branch, ", kRates[i]) : "";
       series.color = colors[i];
       series.dashed = mode == SpecMode::kSync;
@@ -70,15 +70,16 @@ Plot AcceptancePlot(const DraftPlan& plan) {
   return plot;
 }
 
-Plot HitPlot(const HitReport& hits) {
-  Plot plot{.title = "Outcomes among the first w branches",
-            .x = {.label = "branches w", .whole = true, .min = 1, .max = offline::kBranchesMax},
-            .y = {.label = "of the rounds", .percent = true, .min = 0, .max = 1}};
+charts::Chart HitPlot(const HitReport& hits) {
+  charts::Chart plot{
+      .title = "Outcomes among the first w branches",
+      .x = {.label = "branches w", .whole = true, .min = 1, .max = offline::kBranchesMax},
+      .y = {.label = "of the rounds", .percent = true, .min = 0, .max = 1}};
   static constexpr const char* kColors[] = {"#0969da", "#56b4e9", "#d55e00", "#000000", "#8c959f"};
   for (const offline::HitPolicy policy : offline::kHitPolicies) {
-    PlotSeries series{.label = HitPolicyName(policy),
-                      .color = kColors[static_cast<std::size_t>(policy)],
-                      .dashed = policy >= offline::HitPolicy::kOracle};
+    charts::Series series{.label = HitPolicyName(policy),
+                          .color = kColors[static_cast<std::size_t>(policy)],
+                          .dashed = policy >= offline::HitPolicy::kOracle};
     for (int w = 1; w <= offline::kBranchesMax; ++w)
       series.points.emplace_back(w, hits.Rate(policy, w));
     plot.series.push_back(std::move(series));
@@ -90,13 +91,13 @@ Plot HitPlot(const HitReport& hits) {
 
 std::string DraftPlanSvg(const std::optional<DraftPlan>& plan,
                          const std::optional<HitReport>& hits) {
-  std::vector<Plot> plots;
+  std::vector<charts::Chart> plots;
   if (plan.has_value()) {
     plots.push_back(PairPlot(*plan));
     plots.push_back(AcceptancePlot(*plan));
   }
   if (hits.has_value()) plots.push_back(HitPlot(*hits));
-  return RenderSvg(plots, 2);
+  return charts::RenderPicture(plots, 2);
 }
 
 }  // namespace thermocline::tools

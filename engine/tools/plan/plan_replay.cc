@@ -9,11 +9,11 @@
 
 #include "engine/base/file.h"
 #include "engine/base/ratio.h"
+#include "engine/charts/chart.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
-#include "engine/tools/common/svg_plot.h"
 
 namespace thermocline::tools {
 namespace {
@@ -121,22 +121,23 @@ void PrintTable(const store::Trace& trace, const std::vector<Row>& rows) {
 }
 
 Status WritePlot(const std::string& path, const std::vector<Row>& rows) {
-  Plot plot{.title = "Needed neurons found in memory",
-            .x = {.label = "neurons that fit in memory", .percent = true, .min = 0, .max = 1},
-            .y = {.label = "hit rate", .percent = true, .min = 0, .max = 1}};
+  charts::Chart plot{
+      .title = "Needed neurons found in memory",
+      .x = {.label = "neurons that fit in memory", .percent = true, .min = 0, .max = 1},
+      .y = {.label = "hit rate", .percent = true, .min = 0, .max = 1}};
   // In the order of kCachePolicies; two of them often lie one above the other.
   static constexpr const char* kColors[kPolicies] = {"#8c8c8c", "#e69f00", "#56b4e9",
                                                      "#009e73", "#d55e00", "#000000"};
   for (std::size_t i = 0; i < kPolicies; ++i) {
-    PlotSeries series{.label = std::string(CachePolicyName(kCachePolicies[i])),
-                      .color = kColors[i],
-                      .dashed = kCachePolicies[i] == CachePolicy::kBelady ||
-                                kCachePolicies[i] == CachePolicy::kHeat};
+    charts::Series series{.label = std::string(CachePolicyName(kCachePolicies[i])),
+                          .color = kColors[i],
+                          .dashed = kCachePolicies[i] == CachePolicy::kBelady ||
+                                    kCachePolicies[i] == CachePolicy::kHeat};
     for (const Row& row : rows) series.points.emplace_back(row.share, row.results[i].warm.rate());
     plot.series.push_back(std::move(series));
   }
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{plot}, 1)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{plot}, 1)));
   return file->Commit();
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "engine/base/strings.h"
+#include "engine/charts/escape.h"
 #include "engine/tools/plan/plan_report.h"
 
 namespace thermocline::tools {
@@ -113,12 +114,6 @@ std::string Subtitle(const PlanReport& r) {
       static_cast<int>(homes), p.layers.size(), p.head_hot ? "hot" : "cold");
 }
 
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return out;
-}
-
 }  // namespace
 
 std::string PlanSvg(const PlanReport& r) {
@@ -131,7 +126,8 @@ std::string PlanSvg(const PlanReport& r) {
       "fill=\"#ffffff\"/>\n",
       kLeft + kWidth + 30, times + kTimes + 60);
   out += Format("<text x=\"%.1f\" y=\"26\" style=\"font-size:15px;font-weight:600\">", kLeft) +
-         Escape("Where the neurons of each layer lie: " + r.problem.machine.name) + "</text>\n";
+         charts::EscapeMarkup("Where the neurons of each layer lie: " + r.problem.machine.name) +
+         "</text>\n";
   out += Text(kLeft, 48, "start", Subtitle(r));
   out += Text(kLeft, 70, "start",
               "Share of a layer's neurons by tier (white 0 to dark 100%); load: of its active "

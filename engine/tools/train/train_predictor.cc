@@ -5,13 +5,13 @@
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
 #include "engine/base/index.h"
+#include "engine/charts/chart.h"
 #include "engine/offline/low_rank_trainer.h"
 #include "engine/tools/common/console.h"
 #include "engine/tools/common/eta_bar.h"
 #include "engine/tools/common/ffn_recorder.h"
 #include "engine/tools/common/model_options.h"
 #include "engine/tools/common/side_car_options.h"
-#include "engine/tools/common/svg_plot.h"
 #include "engine/tools/common/text_windows.h"
 #include "engine/tools/train/held_out_loss.h"
 
@@ -218,27 +218,27 @@ Json LayersJson(const predictor::SideCar& s, const std::vector<int>& layers) {
 
 Status WritePlot(const std::string& path, const predictor::SideCar& s,
                  const std::vector<int>& layers) {
-  using Kind = PlotSeries::Kind;
-  const auto colors = PlotColors(3);
-  PlotSeries predicted{.kind = Kind::kBars, .label = "predicted", .color = colors[0]};
-  PlotSeries active{.kind = Kind::kBars, .label = "active", .color = colors[2]};
-  PlotSeries rank{.kind = Kind::kBars, .label = "", .color = colors[0]};
+  using Kind = charts::Series::Kind;
+  const auto colors = charts::Colors(3);
+  charts::Series predicted{.kind = Kind::kBars, .label = "predicted", .color = colors[0]};
+  charts::Series active{.kind = Kind::kBars, .label = "active", .color = colors[2]};
+  charts::Series rank{.kind = Kind::kBars, .label = "", .color = colors[0]};
   for (const int layer : layers) {
     const auto& p = *s.layers[layer].low_rank;
     predicted.points.emplace_back(layer, p.predicted_share);
     active.points.emplace_back(layer, p.active_share);
     rank.points.emplace_back(layer, p.rank);
   }
-  const PlotAxis layer_axis{
+  const charts::Axis layer_axis{
       .label = "layer", .whole = true, .min = layers.front() - 0.5, .max = layers.back() + 0.5};
-  Plot shares{.title = "Neurons predicted and active, held-out text", .x = layer_axis};
+  charts::Chart shares{.title = "Neurons predicted and active, held-out text", .x = layer_axis};
   shares.y = {.label = "share of neurons", .percent = true};
   shares.series = {predicted, active};
-  Plot ranks{.title = "Rank of the predictor", .x = layer_axis};
+  charts::Chart ranks{.title = "Rank of the predictor", .x = layer_axis};
   ranks.y = {.label = "rank"};
   ranks.series = {rank};
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
-  RETURN_IF_ERROR(file->Append(RenderSvg(std::vector{shares, ranks}, 2)));
+  RETURN_IF_ERROR(file->Append(charts::RenderPicture(std::vector{shares, ranks}, 2)));
   return file->Commit();
 }
 
