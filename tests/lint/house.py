@@ -48,15 +48,20 @@ HOUSE = {
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/net server/core"),
     "engine/tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/net server/core server/http server/routes server/grpc"),
-    "loadtest": ("the load tester", "proto engine/base engine/charts"),
+    "loadtest/workload": ("requests and their times", "engine/base"),
+    "loadtest/measure": ("figures, SLOs", "engine/base loadtest/workload"),
+    "loadtest/client": ("HTTP and gRPC clients", "proto engine/base loadtest/workload"),
+    "loadtest/options": ("the load tester's options", "engine/base loadtest/workload loadtest/measure loadtest/client"),
+    "loadtest/report": ("text, JSON, HTML", "engine/charts loadtest/measure loadtest/options"),
+    "loadtest/run": ("a load test, from end to end", "engine/base loadtest/workload loadtest/measure loadtest/client loadtest/options loadtest/report"),
 }
 ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 # A third-party header -> the rooms that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
-    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest"],
-    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/net", "server/routes", "server/grpc", "loadtest"],
-    "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest"], "google/": ["server/grpc"],
+    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest/options"],
+    "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/net", "server/routes", "server/grpc", "loadtest/client", "loadtest/run"],
+    "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest/client"], "google/": ["server/grpc"],
 }
 
 # A spelling -> the only file of the program that may have it: an idea that once had copies.

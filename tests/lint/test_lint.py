@@ -79,7 +79,7 @@ def test_words_that_do_not_belong(word):
 
 def test_an_option_of_the_load_tester_is_named_by_its_row_alone():
     """A new option is a member of LoadOptions and a row of the table: the code that reads, checks and prints options lists none."""
-    room = ROOT / "loadtest"
+    room = ROOT / "loadtest/options"
     names = set(re.findall(r'"(?:-\w,)?(--[a-z-]+)"', (room / "option_table.cc").read_text()))
     assert len(names) > 40
     readers = [room / name for name in ("command_line.cc", "read_options.cc", "option_value.h", "option_value.cc")]

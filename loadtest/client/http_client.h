@@ -1,0 +1,54 @@
+// Requests over HTTP with server-sent events, to any server with OpenAI's API.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "loadtest/client/client.h"
+#include "loadtest/client/http_call.h"
+#include "loadtest/client/openai_body.h"
+
+namespace thermocline::loadtest {
+
+class HttpClient : public Client {
+ public:
+  struct Options {
+    HttpTarget target;
+    BodyOptions body;
+    double timeout_s;
+    bool keep_alive = true;  // connections serve one request after the other
+  };
+  HttpClient(asio::io_context& io, Options options);
+  ~HttpClient() override;
+
+  void Send(Request request, double t_scheduled, Done done) override;
+  void EndAll(Outcome outcome) override;
+  void SetClock(RunClock clock) override { clock_ = clock; }
+  const Pulse& pulse() const override { return pulse_; }
+
+ private:
+  struct Exchange;
+  HttpCall::Events EventsOf(Exchange& exchange, std::uint64_t number);
+  void OnBody(Exchange& exchange, std::string_view bytes);
+  void OnEnd(std::uint64_t number, const Status& status, std::shared_ptr<Wire> wire);
+
+  asio::io_context& io_;
+  const Options options_;
+  const std::string path_;
+  RunClock clock_;
+  Pulse pulse_;
+  std::vector<std::shared_ptr<Wire>> idle_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Exchange>> under_way_;
+  std::uint64_t next_ = 0;
+};
+
+// A whole response of at most a few MiB.
+struct HttpResponse {
+  int status = 0;
+  std::string body = {}, server = {};
+};
+// GET, waiting for it: before and after a run. Unavailable, DeadlineExceeded, DataLoss.
+Result<HttpResponse> Fetch(const HttpTarget& target, std::string_view path, double timeout_s);
+
+}  // namespace thermocline::loadtest

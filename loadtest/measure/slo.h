@@ -1,0 +1,59 @@
+// Service level objectives: what the exit code depends on, and which requests are good ones.
+//
+// Grammar:  ttft:p95<1s,itl:p99<100ms,errors<1%,goodput>2
+//   MEASURE:STATISTIC<LIMIT   ttft, itl, tpot, e2e, queue; mean, min, max, p0 to p100; a time in
+//                             us, ms, s, m or h
+//   errors<SHARE              failed requests of all, as 1% or 0.01
+//   NAME>NUMBER               goodput, requests_per_s, tokens_per_s
+// Goodput's limits are of one request: ttft<1s,tpot<50ms,itl<200ms (its largest gap),e2e<10s.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loadtest/measure/figures.h"
+
+namespace thermocline::loadtest {
+
+struct Throughput {
+  double elapsed_s = 0;  // from the first scheduled time to the last end
+  double requests_per_s = 0, output_tokens_per_s = 0, prompt_tokens_per_s = 0;
+  double goodput = 0;  // good requests / s
+};
+Throughput ThroughputOf(const Figures& figures, double elapsed_s);
+
+struct SloTerm {
+  enum class What { kLatency, kErrors, kGoodput, kRequestsPerS, kTokensPerS };
+  What what = What::kLatency;
+  MeasureIndex measure = kTtft;  // of kLatency
+  std::string statistic = {};    // "p95", "mean", ...
+  bool below = true;             // the value shall be below the limit, else above
+  double limit = 0;              // seconds, a share or a rate
+  std::string text = {};         // as it was given
+
+  struct Verdict {
+    bool met = false;
+    std::optional<double> value = {};  // nothing: nothing was measured, which misses
+  };
+  Verdict Judge(const Figures& figures, const Throughput& throughput) const;
+};
+
+// InvalidArgument names the term.
+Result<std::vector<SloTerm>> ParseSlo(std::string_view text);
+
+// Limits of one request, in seconds.
+struct GoodLimits {
+  std::vector<std::pair<MeasureIndex, double>> limits = {};
+  bool empty() const { return limits.empty(); }
+  // An answer that lacks what is limited is not good, but for gaps and TPOT: one token has none.
+  bool Holds(const Answer& answer, const Latencies& latencies) const;
+};
+Result<GoodLimits> ParseGoodLimits(std::string_view text);
+// Those of an SLO's latencies, where --goodput says nothing.
+GoodLimits LimitsOf(const std::vector<SloTerm>& slo);
+
+// "90", "1.5s", "200ms", "10m", "24h": seconds. Nothing for anything else, and for negative ones.
+std::optional<double> ParseDuration(std::string_view text);
+
+}  // namespace thermocline::loadtest
