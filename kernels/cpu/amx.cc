@@ -4,16 +4,8 @@
 //
 #include "kernels/cpu/simd_avx512.h"
 //
-#include "kernels/cpu/elementwise.inl.h"
-#include "kernels/cpu/gemm.inl.h"
+#include "kernels/cpu/ops.inl.h"
 //
-#include "kernels/cpu/rows.inl.h"
-//
-#include "kernels/cpu/sum_rows.inl.h"
-//
-#include "kernels/cpu/sum_inputs.inl.h"
-//
-#include "kernels/cpu/attention.inl.h"
 #include "kernels/cpu/gemm_amx.inl.h"
 
 namespace thermocline::kernels {
@@ -100,23 +92,14 @@ std::int64_t TilePeak(int rounds) {
 }  // namespace
 
 extern const OpTable kAmxOps;
-const OpTable kAmxOps = {"amx",
-                         GemmWithTiles<HardwareTiles>,
-                         GemmRows<GemmWithTiles<HardwareTiles>>,
-                         SumRows,
-                         FinishSum,
-                         SumInputs,
-                         SignScoresPopcnt,
-                         Quantize,
-                         Attention,
-                         RmsNorm,
-                         LayerNorm,
-                         Rope,
-                         Gated,
-                         Add,
-                         SoftCap,
-                         ToHalf,
-                         SoftmaxExp,
-                         TilePeak};
+const OpTable kAmxOps = [] {
+  OpTable table = kIsaOps;
+  table.name = "amx";
+  table.gemm = GemmWithTiles<HardwareTiles>;
+  table.gemm_rows = GemmRows<GemmWithTiles<HardwareTiles>>;
+  table.sign_scores = SignScoresPopcnt;
+  table.dot_peak = TilePeak;
+  return table;
+}();
 
 }  // namespace thermocline::kernels

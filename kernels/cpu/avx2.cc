@@ -3,26 +3,11 @@
 //
 #include "kernels/cpu/simd_avx2.h"
 //
-#include "kernels/cpu/elementwise.inl.h"
-#include "kernels/cpu/gemm.inl.h"
-//
-#include "kernels/cpu/dot_peak.inl.h"
-//
-#include "kernels/cpu/rows.inl.h"
-//
-#include "kernels/cpu/sum_rows.inl.h"
-//
-#include "kernels/cpu/sum_inputs.inl.h"
-//
-#include "kernels/cpu/sign_predict.inl.h"
-//
-#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/ops.inl.h"
 
 namespace thermocline::kernels {
 
 extern const OpTable kAvx2Ops;
-const OpTable kAvx2Ops = {kIsaName,   Gemm,     GemmRows<Gemm>, SumRows, FinishSum,  SumInputs,
-                          SignScores, Quantize, Attention,      RmsNorm, LayerNorm,  Rope,
-                          Gated,      Add,      SoftCap,        ToHalf,  SoftmaxExp, DotPeakOf};
+const OpTable kAvx2Ops = kIsaOps;
 
 }  // namespace thermocline::kernels

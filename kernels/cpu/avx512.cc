@@ -5,20 +5,7 @@
 //
 #include "kernels/cpu/simd_avx512.h"
 //
-#include "kernels/cpu/elementwise.inl.h"
-#include "kernels/cpu/gemm.inl.h"
-//
-#include "kernels/cpu/dot_peak.inl.h"
-//
-#include "kernels/cpu/rows.inl.h"
-//
-#include "kernels/cpu/sum_rows.inl.h"
-//
-#include "kernels/cpu/sum_inputs.inl.h"
-//
-#include "kernels/cpu/sign_predict.inl.h"
-//
-#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/ops.inl.h"
 
 namespace thermocline::kernels {
 
@@ -32,9 +19,10 @@ void SignScoresBest(const SignScoresParams& p) {
 }  // namespace
 
 extern const OpTable kAvx512Ops;
-const OpTable kAvx512Ops = {kIsaName,  Gemm,           GemmRows<Gemm>, SumRows,   FinishSum,
-                            SumInputs, SignScoresBest, Quantize,       Attention, RmsNorm,
-                            LayerNorm, Rope,           Gated,          Add,       SoftCap,
-                            ToHalf,    SoftmaxExp,     DotPeakOf};
+const OpTable kAvx512Ops = [] {
+  OpTable table = kIsaOps;
+  table.sign_scores = SignScoresBest;
+  return table;
+}();
 
 }  // namespace thermocline::kernels

@@ -4,7 +4,13 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 const DenseOps& DenseTable() {
-  static constexpr DenseOps kTable = {Gemm, Quantize, Norm, Add, Gated, Rotate, Attention};
+  static constexpr DenseOps kTable = {.gemm = Gemm,
+                                      .quantize = Quantize,
+                                      .norm = Norm,
+                                      .add = Add,
+                                      .gated = Gated,
+                                      .rotate = Rotate,
+                                      .attention = Attention};
   return kTable;
 }
 

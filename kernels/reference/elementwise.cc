@@ -126,10 +126,24 @@ namespace thermocline::kernels {
 
 const OpTable& ReferenceOps() {
   using namespace reference;
-  static constexpr OpTable kTable = {"reference", Gemm,       GemmRows, SumRows,   FinishSum,
-                                     SumInputs,   SignScores, Quantize, Attention, RmsNorm,
-                                     LayerNorm,   Rope,       Gated,    Add,       SoftCap,
-                                     ToHalf,      SoftmaxExp, DotPeakOf};
+  static constexpr OpTable kTable = {.name = "reference",
+                                     .gemm = Gemm,
+                                     .gemm_rows = GemmRows,
+                                     .sum_rows = SumRows,
+                                     .finish_sum = FinishSum,
+                                     .sum_inputs = SumInputs,
+                                     .sign_scores = SignScores,
+                                     .quantize = Quantize,
+                                     .attention = Attention,
+                                     .rms_norm = RmsNorm,
+                                     .layer_norm = LayerNorm,
+                                     .rope = Rope,
+                                     .gated = Gated,
+                                     .add = Add,
+                                     .soft_cap = SoftCap,
+                                     .to_half = ToHalf,
+                                     .softmax_exp = SoftmaxExp,
+                                     .dot_peak = DotPeakOf};
   return kTable;
 }
 
