@@ -85,7 +85,7 @@ void Session::OnHeader(ErrorCode error) {
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
   exchange_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
-  if (exchange_->caller().known && !place_->BeBusy()) return Close();
+  if (exchange_->caller().known) MakeWayIfAsked();  // behind all strangers
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
@@ -118,8 +118,8 @@ void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
     return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
-  // Where nobody has a key, who has sent a whole request is as good as any.
-  if (!exchange_->live().needs_keys() && !place_->BeBusy()) return Close();
+  const bool stranger = exchange_->live().needs_keys() && !exchange_->caller().known;
+  if (!stranger && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
   const server::BodyCost cost = CostOf(request);
@@ -260,8 +260,8 @@ void Session::NextRequest() {
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
 }
 
-// Others may need its place, unless it is the operator's. It stays so until a key is there: a
-// header, a body or a reader without one may take as long as they like, but nobody else's place.
+// Others may need its place, unless it is the operator's. It stays so until a whole request and its
+// key are there: who sends slowly, or reads slowly without a key, keeps nobody out.
 void Session::MakeWayIfAsked() {
   if (connection_->peer().admin) return;
   place_->BeIdle([weak = weak_from_this()] {

@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kRetry{200};
 
 }  // namespace
 
-Acceptor::Acceptor(boost::asio::any_io_executor executor, ListeningSocket socket, Taken taken)
+Acceptor::Acceptor(const boost::asio::any_io_executor& executor, ListeningSocket socket,
+                   Taken taken)
     : socket_(std::move(socket)),
       taken_(std::move(taken)),
       readable_(executor, socket_.fd()),

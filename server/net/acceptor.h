@@ -20,7 +20,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   using Taken = std::function<void(int socket)>;
 
   // `taken` must not hold what holds the acceptor. Throws where the socket cannot be waited for.
-  Acceptor(boost::asio::any_io_executor executor, ListeningSocket socket, Taken taken);
+  Acceptor(const boost::asio::any_io_executor& executor, ListeningSocket socket, Taken taken);
 
   void Start() { Accept(); }
   // Connections wait in the system's queue until Resume.

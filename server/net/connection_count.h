@@ -14,7 +14,7 @@ namespace thermocline::net {
 class ConnectionPlace;
 
 // Thread-safe: connections in all and by address. Where all places are taken, the connection makes
-// way that has been without a caller for longest: it waits for a request, or for the key of one.
+// way that has been idle for longest: it waits for a request, for the rest of one, or for a key.
 class ConnectionCount {
  public:
   enum class Entry { kIn, kFull, kFullForAddress };

@@ -99,12 +99,13 @@ CHAT_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-T
 STRANGERS = {
     "one byte": b"P",
     "a header": CHAT_HEAD,
+    "half a body with a key": CHAT_HEAD + b"Authorization: Bearer alices-key-0123456789\r\nContent-Length: 9000\r\n\r\n{",
     "pages that nobody reads": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200,
 }
 
 
-# Without keys nobody is a stranger: server.write_timeout_s bounds who does not read.
-@pytest.mark.parametrize("keys, sent", [(False, "one byte"), (False, "a header"), (True, "one byte"), (True, "a header"), (True, "pages that nobody reads")])
+# Without keys nobody is a stranger: server.write_timeout_s bounds who does not read. A key does not help who never ends a body.
+@pytest.mark.parametrize("keys, sent", [(False, "one byte"), (False, "a header"), (True, "one byte"), (True, "a header"), (True, "pages that nobody reads"), (True, "half a body with a key")])
 def test_unfinished_connections_of_strangers_make_way(tmp_path, keys, sent):
     """One byte on each kept all others out for thirty seconds."""
     if keys:
