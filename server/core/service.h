@@ -16,7 +16,6 @@
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
 #include "server/core/live.h"
-#include "server/core/page_turns.h"
 #include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
@@ -94,8 +93,7 @@ class Service {
   // What requests' bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
-  PageTurns& page_turns() { return page_turns_; }
-  // Of HTTP and gRPC together. Sessions share it, which may outlive the service.
+  // Of HTTP. Sessions share it, which may outlive the service.
   const std::shared_ptr<net::ConnectionCount>& connections() const { return connections_; }
   // The threads that compile grammars.
   Workers& compilers() { return compilers_; }
@@ -145,7 +143,6 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  PageTurns page_turns_;
   const std::shared_ptr<net::ConnectionCount> connections_ =
       std::make_shared<net::ConnectionCount>();
   Workers workers_{Workers::Params{

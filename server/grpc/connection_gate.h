@@ -34,7 +34,7 @@ class ConnectionGate {
 
   // With the port that it has.
   const std::string& address() const { return address_; }
-  // Hands connections to `acceptor`, no more than server.connections_max, with those of HTTP, and
+  // Hands connections to `acceptor`, no more than server.connections_max and
   // server.connections_per_address_max at a time; the others are closed.
   // A connection that sends more than its calls account for is shut (OpenConnections).
   void Start(server::Service& service, ConnectionCredit& credit,

@@ -80,7 +80,7 @@ void OpenConnections::MakeWayIfAsked(const Connection& connection) {
 
 std::unique_ptr<net::ConnectionPlace> OpenConnections::TakePlace(const std::string& network) const {
   const auto live = service_.live();
-  auto place = std::make_unique<net::ConnectionPlace>(service_.connections(), network);
+  auto place = std::make_unique<net::ConnectionPlace>(count_, network);
   const auto entry =
       place->Enter(live->config.connections_max, live->config.ConnectionsMaxOf(network));
   return entry == net::ConnectionCount::Entry::kIn ? std::move(place) : nullptr;

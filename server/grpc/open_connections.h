@@ -40,7 +40,7 @@ class OpenConnections {
   struct Connection {
     SharedSocket socket;
     Peer peer;
-    std::unique_ptr<net::ConnectionPlace> place;  // among those of HTTP and gRPC
+    std::unique_ptr<net::ConnectionPlace> place;
     Clock::time_point opened;
     std::uint64_t received = 0;     // bytes, when it was looked at last
     std::uint64_t unaccounted = 0;  // bytes, likewise
@@ -67,6 +67,8 @@ class OpenConnections {
   server::Service& service_;
   ConnectionCredit& credit_;
   const std::function<void(std::function<void()>)> post_;
+  // Apart from HTTP's, so that calls which fall silent keep nobody out there.
+  const std::shared_ptr<net::ConnectionCount> count_ = std::make_shared<net::ConnectionCount>();
   std::vector<Connection> open_;  // the oldest first
   Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
   int untold_ = 0;  // connections that were shut since the last line of the log

@@ -8,7 +8,7 @@
 //   by its body (Session):
 //     memory       the body is read into an account (RequestMemory), or refused
 //     cost         what its values would take is judged before they are made (CheckCost)
-//     turn         a worker reads it in its tenant's turn (Workers), or a page's turn (PageTurns)
+//     turn         a worker reads it in its tenant's turn (Workers); at once without a body
 //     route        the protocol's handler: an answer, or a plan (Router)
 //   by its plan (Session):
 //     grammar      is compiled in its tenant's turn

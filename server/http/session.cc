@@ -6,7 +6,6 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
-#include "engine/base/processor_time.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {
@@ -14,12 +13,9 @@ namespace {
 
 namespace asio = boost::asio;
 using std::chrono::seconds;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kReadBytes = 4096;
 constexpr seconds kLinger{2};
-// Of a probe, whatever pages its tenant has asked for.
-constexpr std::chrono::milliseconds kProbeWaitMax{100};
 
 bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
 
@@ -31,7 +27,6 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
       keep_alive_timer_(connection_->get_executor()),
       departure_timer_(connection_->get_executor()),
       room_timer_(connection_->get_executor()),
-      page_timer_(connection_->get_executor()),
       service_(service),
       router_(router),
       place_(std::move(place)),
@@ -125,7 +120,7 @@ void Session::OnRequest(ErrorCode error) {
   const server::BodyCost cost = CostOf(request);
   const Status readable = server::CheckCost(cost, service_.request_sizes());
   if (!readable.ok()) return Respond(RefusalResponse(service_, exchange_->head(), readable));
-  if (bytes == 0) return AwaitPage();
+  if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
   if (bytes > server::kShortBytesMax) {
     routing_ = true;
@@ -141,26 +136,6 @@ void Session::OnRequest(ErrorCode error) {
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
       [self = shared_from_this()] { self->OnDropped(); }, cost.bytes);
-}
-
-void Session::AwaitPage() {
-  const bool admin = connection_->peer().admin;
-  server::PageTurns::Turn turn = {};
-  if (!admin) turn = service_.page_turns().Begin(exchange_->head().tenant, Clock::now());
-  if (turn.wait <= seconds(0)) return MakePage(turn);
-  if (exchange_->head().route.starts_with("/health"))
-    turn.wait = std::min<Clock::duration>(turn.wait, kProbeWaitMax);
-  connection_->ExpireNever();
-  page_timer_.expires_after(turn.wait);
-  page_timer_.async_wait([self = shared_from_this(), turn](ErrorCode) { self->MakePage(turn); });
-}
-
-void Session::MakePage(const server::PageTurns::Turn& turn) {
-  const Clock::duration begun = base::ThreadProcessorTime();
-  const std::string tenant = exchange_->head().tenant;
-  OnRouted(RouteOrFail(reader_.request()));
-  if (connection_->peer().admin) return;
-  service_.page_turns().End(tenant, turn, base::ThreadProcessorTime() - begun);
 }
 
 void Session::OnDropped() {

@@ -40,9 +40,6 @@ class Session : public std::enable_shared_from_this<Session> {
   // Nothing of a short one: it is in the margin of the plan.
   static server::BodyCost CostOf(const HttpRequest& request);
   void OnRequest(ErrorCode error);
-  // Answers a request without a body, in its tenant's turn.
-  void AwaitPage();
-  void MakePage(const server::PageTurns::Turn& turn);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
   void OnRouted(std::optional<Action> action);
   // The daemon ends before the request's turn has come.
@@ -86,7 +83,6 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer keep_alive_timer_;
   boost::asio::steady_timer departure_timer_;
   boost::asio::steady_timer room_timer_;
-  boost::asio::steady_timer page_timer_;
   server::Service& service_;
   const Router& router_;
   std::shared_ptr<net::ConnectionPlace> place_;  // among the connections

@@ -291,7 +291,7 @@ def test_connections_are_counted_and_those_that_say_nothing_are_closed():
                 strangers.append(s)
                 with contextlib.suppress(ConnectionError):
                     s.sendall(preface if i % 2 else b"")
-        # Of each address 18 are turned away; four of the first make way for the second, and one for each that asks by HTTP.
+        # Of each address 18 are turned away; four of the first make way for the second.
         wait_until(lambda: metric(d, "requests_rejected_total", reason="connections") >= 40)
         if time.monotonic() - began < 9:  # none was closed for its silence yet
             assert 0 < still_open(strangers[:30]) <= 8 and 8 <= still_open(strangers[30:]) <= 12

@@ -279,37 +279,3 @@ def test_connection_churn(open_daemon, neighbour):
         list(pool.map(churn, range(4)))
     assert sum(made) > 50 * SECONDS
     print(f"{sum(made) / SECONDS:.0f} connections a second")
-
-
-def processor_seconds(d):
-    """Of the daemon since its start."""
-    with open(f"/proc/{d.process.pid}/stat") as file:
-        fields = file.read().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def ask_for_pages(port, until):
-    """Sends requests one behind the other without waiting for their answers."""
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setblocking(False)
-        while time.monotonic() < until:
-            for step in (lambda: connection.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50),
-                         lambda: connection.recv(1 << 20)):
-                with contextlib.suppress(BlockingIOError):
-                    step()
-            time.sleep(0.001)
-
-
-def test_pages_asked_for_without_end_leave_the_processors_to_others():
-    with Daemon("log.access=false") as d:
-        probes = []
-        began, spent = time.monotonic(), processor_seconds(d)
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            floods = [pool.submit(ask_for_pages, d.port, began + 4) for _ in range(8)]
-            while not all(flood.done() for flood in floods):
-                probes.append(httpx.get(d.url + "/health/ready").status_code)
-            for flood in floods:
-                flood.result()
-        share = (processor_seconds(d) - spent) / (time.monotonic() - began)
-        assert share < 0.6, "a fifth of a processor, and as much again to write the pages"
-        assert len(probes) > 3 and set(probes) == {200}
