@@ -30,7 +30,7 @@ enum class DType : std::uint8_t {
 inline constexpr int kNumDeviceDTypes = 11;
 inline constexpr int kNumDTypes = 17;
 
-// Where a quantised type keeps what, in a panel's block. Bytes; -1 = the type has none.
+// The places of a quantised type's parts in a panel's block. Bytes; -1 = the type has none.
 struct PanelLayout {
   int offset = 32;        // a level's value is level - offset; of codebooks, it is value + offset
   int min = -1;           // f16 m[16] or dmin[16]

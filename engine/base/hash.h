@@ -19,7 +19,7 @@ struct Hash128 {
   std::string Hex() const;  // 32 digits, as xxhsum prints it
 };
 
-// Of one text.
+// Returns the hash of one text.
 Hash128 HashOf(std::string_view text);
 
 // The hash of bytes that come in pieces. Thread-compatible.

@@ -2,10 +2,10 @@
 // can ask for endless work.
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
 #include <cstddef>
 
-#include "engine/base/processor_time.h"
 #include "engine/base/status.h"
 #include "engine/base/strings.h"
 
@@ -52,7 +52,9 @@ class Budget {
 
  private:
   static double ProcessorSeconds() {
-    return std::chrono::duration<double>(base::ThreadProcessorTime()).count();
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
   }
 
   const std::size_t states_max_, bytes_max_;

@@ -30,7 +30,7 @@ namespace {
 // Sixteen values as they lie in memory, to floats.
 // kNibbles: eight bytes, whose low nibbles are the first eight values; value = nibble - 8.
 enum class Column { kF32, kF16, kBF16, kI8, kNibbles };
-// Of a float type.
+// Returns the kind of a float type's columns.
 constexpr Column ColumnOf(DType type) {
   return type == DType::kF32 ? Column::kF32 : type == DType::kF16 ? Column::kF16 : Column::kBF16;
 }

@@ -204,9 +204,11 @@ void SumRows(const SumRowsParams& p) {
     for (int c = p.col_begin; c < p.col_end; ++c) out[c] = 0;
   }
   ForDType(p.weights.type, [&](auto type) {
-    if constexpr (!CanSumRows(type)) return;
-    if constexpr (!Traits(type).quantized) SumFloats<ColumnOf(type)>(p);
-    if constexpr (CanSumRows(type) && Traits(type).quantized) SumQuantized<type>(p);
+    if constexpr (!Traits(type).quantized) {
+      SumFloats<ColumnOf(type)>(p);
+    } else if constexpr (CanSumRows(type)) {
+      SumQuantized<type>(p);
+    }
   });
 }
 

@@ -61,7 +61,7 @@ std::uint32_t TwoBits(const std::uint8_t* plane, int sub) {
   return bits;
 }
 
-// What column `col` of a quantised block is worth, rounded as DequantizeRow rounds.
+// Returns the value of column `col` of a quantised block, rounded as DequantizeRow rounds.
 float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
   const PanelLayout layout = LayoutOf(type);
   const auto level = static_cast<float>(PanelLevel(type, block, lane, col) - layout.offset);

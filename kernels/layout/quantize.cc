@@ -100,7 +100,7 @@ void ForBlocks(DType type, int n, const Body& body) {
   for (int b = 0; b < n / Traits(type).block_size; ++b) body(b);
 }
 
-// What is converted block by block, not by way of floats.
+// A conversion block by block, which does not go by way of floats.
 struct Conversion {
   DType from, to;
   bool exact;

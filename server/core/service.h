@@ -20,7 +20,6 @@
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
 #include "server/metrics/metrics.h"
-#include "server/net/connection_count.h"
 
 namespace thermocline::server {
 
@@ -93,8 +92,6 @@ class Service {
   // What requests' bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
-  // Of HTTP. Sessions share it, which may outlive the service.
-  const std::shared_ptr<net::ConnectionCount>& connections() const { return connections_; }
   // The threads that compile grammars.
   Workers& compilers() { return compilers_; }
   void StopWorkers() {
@@ -143,8 +140,6 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  const std::shared_ptr<net::ConnectionCount> connections_ =
-      std::make_shared<net::ConnectionCount>();
   Workers workers_{Workers::Params{
       .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
   Workers short_workers_{kShortWorkers}, compilers_{kCompilers};

@@ -67,12 +67,11 @@ ConnectionGate::~ConnectionGate() { Close(); }
 void ConnectionGate::Start(server::Service& service, ConnectionCredit& credit,
                            std::unique_ptr<Acceptor> acceptor) {
   service_ = &service;
-  open_ = std::make_unique<OpenConnections>(
-      service, credit, [io = io_](auto step) { boost::asio::post(*io, std::move(step)); });
+  open_ = std::make_unique<OpenConnections>(service, credit);
   library_ = std::move(acceptor);
   for (net::ListeningSocket& socket : sockets_) {
     const int listener = socket.fd();
-    acceptors_.push_back(std::make_shared<net::Acceptor>(io_->get_executor(), std::move(socket),
+    acceptors_.push_back(std::make_shared<net::Acceptor>(io_.get_executor(), std::move(socket),
                                                          [this, listener](int taken) {
                                                            HandOver(listener, taken);
                                                            Look();
@@ -80,7 +79,7 @@ void ConnectionGate::Start(server::Service& service, ConnectionCredit& credit,
     acceptors_.back()->Start();
   }
   sockets_.clear();
-  thread_ = std::thread([this] { server::RunGuarded(*io_); });
+  thread_ = std::thread([this] { server::RunGuarded(io_); });
   ::pthread_setname_np(thread_.native_handle(), "grpc-accept");
 }
 
@@ -88,9 +87,9 @@ void ConnectionGate::Close() {
   sockets_.clear();
   if (!thread_.joinable()) return;
   base::UntilMemory([this] {
-    boost::asio::post(*io_, [this] {
+    boost::asio::post(io_, [this] {
       for (const auto& acceptor : acceptors_) acceptor->Close();
-      io_->stop();
+      io_.stop();
     });
   });
   thread_.join();

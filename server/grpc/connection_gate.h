@@ -56,8 +56,8 @@ class ConnectionGate {
   server::Service* service_ = nullptr;
   std::unique_ptr<Acceptor> library_;
   std::unique_ptr<OpenConnections> open_;  // of the thread
-  const std::shared_ptr<boost::asio::io_context> io_ = std::make_shared<boost::asio::io_context>(1);
-  boost::asio::steady_timer look_{*io_};
+  boost::asio::io_context io_{1};
+  boost::asio::steady_timer look_{io_};
   std::vector<std::shared_ptr<net::Acceptor>> acceptors_;
   std::thread thread_;
 };

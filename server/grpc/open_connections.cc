@@ -70,11 +70,10 @@ bool OpenConnections::Admit(int fd) {
 }
 
 void OpenConnections::MakeWayIfAsked(const Connection& connection) {
-  connection.place->BeIdle([this, post = post_, name = connection.peer.name] {
-    post([this, name] {
-      for (Connection& each : open_)
-        if (each.peer.name == name && !each.shut) Shut(each);
-    });
+  // Called by TakePlace alone, on this thread: the count is no one else's.
+  connection.place->BeIdle([this, name = connection.peer.name] {
+    for (Connection& each : open_)
+      if (each.peer.name == name) Shut(each);
   });
 }
 

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +19,8 @@ namespace thermocline::rpc {
 // the mode of the socket's file says who may send. Of the accepting thread.
 class OpenConnections {
  public:
-  // `post`: runs something on that thread, soon; called on any thread, also after the end.
-  OpenConnections(server::Service& service, ConnectionCredit& credit,
-                  std::function<void(std::function<void()>)> post)
-      : service_(service), credit_(credit), post_(std::move(post)) {}
+  OpenConnections(server::Service& service, ConnectionCredit& credit)
+      : service_(service), credit_(credit) {}
 
   // False: one has just sent too much, or every place of an unproven connection is taken by one
   // that has had no time to make a call yet.
@@ -66,7 +63,6 @@ class OpenConnections {
 
   server::Service& service_;
   ConnectionCredit& credit_;
-  const std::function<void(std::function<void()>)> post_;
   // Apart from HTTP's, so that calls which fall silent keep nobody out there.
   const std::shared_ptr<net::ConnectionCount> count_ = std::make_shared<net::ConnectionCount>();
   std::vector<Connection> open_;  // the oldest first

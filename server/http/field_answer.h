@@ -9,14 +9,14 @@
 
 namespace thermocline::http {
 
-// What becomes of fields that `answer` does not look for.
+// The treatment of fields that `answer` does not look for.
 enum class OtherFields {
   kChecked,    // unknown ones are refused or noted
   kOfRequest,  // the body may be that of a whole request, most of which does not matter
 };
 
-// What `answer` makes of the body's fields, while requests are served, or a refusal. "model" is
-// checked here.
+// Returns what `answer` makes of the body's fields, while requests are served, or a refusal. The
+// field "model" is checked here.
 Action AnswerFields(server::Service& service, const HttpRequest& request, const ResponseHead& head,
                     OtherFields others,
                     const std::function<Result<Json>(protocol::Fields&)>& answer);

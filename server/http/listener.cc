@@ -197,8 +197,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
             .admin = door.admin};
   const auto live = service_.live();
   const bool counted = on_network && !door.admin;
-  auto place =
-      std::make_shared<net::ConnectionPlace>(service_.connections(), counted ? peer.address : "");
+  auto place = std::make_shared<net::ConnectionPlace>(connections_, counted ? peer.address : "");
   // The way in for the operator stays open when all others are taken.
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
                                 : place->Enter(live->config.connections_max,

@@ -47,7 +47,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Result<std::function<void()>> PrepareReload(const server::Live& live);
 
  private:
-  // Where clients come in.
+  // A way in for clients.
   struct Door {
     std::shared_ptr<net::Acceptor> acceptor;
     bool tls = false;
@@ -83,7 +83,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   std::list<Door> doors_;  // their addresses stay
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
-  // Shared with the sessions, which may outlive the listener.
+  // Both are shared with the sessions, which may outlive the listener.
+  const std::shared_ptr<net::ConnectionCount> connections_ =
+      std::make_shared<net::ConnectionCount>();
   const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);
 };
 

@@ -53,7 +53,7 @@ class ConnectionPlace {
   // address is "".
   ConnectionCount::Entry Enter(int max, int address_max);
   // From here on `leave` may be called, once and on any thread, to have the connection closed. It
-  // must only post, and must not hold what holds this place.
+  // must not end this place, nor hold what holds it.
   void BeIdle(std::function<void()> leave);
   // False: it was told to leave.
   bool BeBusy();

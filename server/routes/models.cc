@@ -15,7 +15,7 @@ using http::HttpRequest;
 using http::ResponseHead;
 using server::Service;
 
-// "%2F" becomes "/"; what is no such escape stays.
+// Decodes percent escapes ("%2F" is "/") and keeps malformed ones.
 std::string UrlDecoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -36,7 +36,7 @@ HOUSE = {
     "server/metrics": ("Prometheus", "engine/base engine/api engine"),
     "server/chat": ("tools, reasoning, formats", "engine/base engine/api engine/grammar"),
     "server/net": ("sockets of HTTP and gRPC", "engine/base"),
-    "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics server/chat server/net"),
+    "server/core": ("service, generation, keys", "engine/base engine/api engine/text engine server/metrics server/chat"),
     "server/protocol": ("fields and errors of the APIs", "engine/base engine/api server/chat server/core"),
     "server/http": ("HTTP and SSE", "engine/base engine/api server/net server/core server/protocol"),
     "server/openai": ("OpenAI's API", "engine/base engine/api engine/text server/core server/protocol server/http"),
