@@ -1,6 +1,5 @@
 #include "engine/chat.h"
 
-#include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace thermocline {
@@ -25,7 +24,8 @@ Result<std::unique_ptr<ChatFormatter>> ChatFormatter::Create(const text::Tokeniz
       new ChatFormatter(tokenizer, std::move(chat_template), std::move(tool_template)));
 }
 
-Result<text::TemplateText> ChatFormatter::Render(const Json& conversation) const {
+Result<text::TemplateText> ChatFormatter::Render(const Json& conversation,
+                                                 std::size_t bytes_max) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
   const auto token_text = [&](int id) { return id < 0 ? Json("") : Json(v.tokens[id]); };
   Json own = Json::Object{{"bos_token", token_text(v.bos)}, {"eos_token", token_text(v.eos)}};
@@ -34,7 +34,7 @@ Result<text::TemplateText> ChatFormatter::Render(const Json& conversation) const
   const Json* tools = conversation.Find("tools");
   const bool has_tools = tools != nullptr && tools->is_array() && !tools->as_array().empty();
   return (has_tools && tool_template_ != nullptr ? tool_template_ : template_)
-      ->Render(conversation, own);
+      ->Render(conversation, own, bytes_max);
 }
 
 std::vector<int> ChatFormatter::Tokenize(const text::TemplateText& prompt) const {

@@ -7,12 +7,11 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
-#include "engine/text/template_text.h"
+#include "engine/text/chat_template.h"
 
 namespace thermocline {
 
 namespace text {
-class ChatTemplate;
 class Tokenizer;
 }  // namespace text
 
@@ -26,7 +25,8 @@ class ChatFormatter {
 
   // `conversation` is an object with "messages" and whatever else the template reads ("tools",
   // ...). What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
-  Result<text::TemplateText> Render(const Json& conversation) const;
+  Result<text::TemplateText> Render(const Json& conversation,
+                                    std::size_t bytes_max = text::kRenderedBytesMax) const;
   // The tokens of a rendered prompt.
   std::vector<int> Tokenize(const text::TemplateText& prompt) const;
   // Both.

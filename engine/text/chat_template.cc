@@ -32,8 +32,9 @@ class JinjaTemplate final : public ChatTemplate {
  public:
   explicit JinjaTemplate(jinja::Body body) : body_(std::move(body)) {}
 
-  Result<TemplateText> Render(const Json& data, const Json& own) const override {
-    jinja::Interpreter interpreter{jinja::Limits{}};
+  Result<TemplateText> Render(const Json& data, const Json& own,
+                              std::size_t bytes_max) const override {
+    jinja::Interpreter interpreter{jinja::Limits{.output_bytes = bytes_max}};
     for (const auto& [name, value] : data.as_object()) {
       const jinja::Value variable = jinja::Value::FromJson(value);
       if (name == "messages") TrustRoles(variable);
@@ -53,7 +54,8 @@ class JinjaTemplate final : public ChatTemplate {
 }  // namespace
 
 Result<std::string> ChatTemplate::Render(const Json& variables) const {
-  ASSIGN_OR_RETURN(const TemplateText text, Render(variables, Json(Json::Object{})));
+  ASSIGN_OR_RETURN(const TemplateText text,
+                   Render(variables, Json(Json::Object{}), kRenderedBytesMax));
   return text.bytes();
 }
 

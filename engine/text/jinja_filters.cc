@@ -27,8 +27,9 @@ Result<Value> Attribute(const Value& object, const Value& path) {
   return at;
 }
 
-Result<Value> ToJson(Interpreter&, const Value& value, const Arguments& arguments) {
-  JsonStyle style;
+// Indented, nested lists are many times longer than they were.
+Result<Value> ToJson(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
+  JsonStyle style{.bytes_max = std::min(kTextBytesMax, interpreter.limits().output_bytes)};
   const Value indent = arguments.Get(0, "indent"),
               separators = arguments.Get(SIZE_MAX, "separators");
   style.ensure_ascii = arguments.Get(SIZE_MAX, "ensure_ascii").Truthy();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/text/chat_template.h"
 #include "engine/text/jinja_ast.h"
 
 namespace thermocline::text::jinja {
@@ -13,7 +14,7 @@ namespace thermocline::text::jinja {
 struct Limits {
   std::int64_t steps =
       5'000'000;  // expressions and statements evaluated, and a share of bytes copied
-  std::size_t output_bytes = std::size_t{32} << 20;
+  std::size_t output_bytes = kRenderedBytesMax;
   int depth = 150;  // nested expressions and calls
 };
 
@@ -32,6 +33,8 @@ class Interpreter {
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
   // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
   Result<TemplateText> Render(const Body& body);
+
+  const Limits& limits() const { return limits_; }
 
   // For built-ins.
   Result<Value> Call(const Value& function, const Arguments& arguments);

@@ -272,8 +272,8 @@ bool Value::Reaches(const Value& container, int& budget, int level) const {
 
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out) {
   if (level > kLevelsMax) return base::InvalidArgument("tojson: nested too deeply");
-  if (out.size() > kTextBytesMax)
-    return base::ResourceExhausted("tojson: more than ", kTextBytesMax, " bytes");
+  if (out.size() > style.bytes_max)
+    return base::ResourceExhausted("tojson: more than ", style.bytes_max, " bytes");
   const auto newline = [&](int at) {
     if (style.indent < 0) return;
     out.push_back('\n');

@@ -176,7 +176,8 @@ class Value {
 inline constexpr std::size_t kTextBytesMax = std::size_t{16} << 20;  // of one value as text
 
 struct JsonStyle {
-  int indent = -1;  // spaces a level; -1 = one line
+  std::size_t bytes_max = kTextBytesMax;  // of the text
+  int indent = -1;                        // spaces a level; -1 = one line
   bool ensure_ascii = false;
   bool sort_keys = false;
   std::string item_separator = ", ";

@@ -4,6 +4,7 @@
 
 #include "engine/text/tokenizer.h"
 #include "server/core/request_limits.h"
+#include "server/core/request_memory.h"
 
 namespace thermocline::server {
 namespace {
@@ -65,12 +66,13 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   const ChatFormatter* chat = service.chat();
   if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
   const chat::OutputFormat& format = *service.output_format();
+  const std::size_t bytes_max = MadeTextBytesMax(service.request_sizes());
   if (conversation.continues_last) {
-    const auto marked = chat->Render(chat::ForTemplateMarked(format, conversation));
+    const auto marked = chat->Render(chat::ForTemplateMarked(format, conversation), bytes_max);
     if (marked.ok())
       if (const auto end = chat::FindMark(marked->bytes())) return marked->Part(0, *end);
   }
-  auto prompt = chat->Render(chat::ForTemplate(format, conversation));
+  auto prompt = chat->Render(chat::ForTemplate(format, conversation), bytes_max);
   if (prompt.ok() && conversation.continues_last)
     prompt->AppendData(chat::BegunText(format, conversation));
   if (prompt.ok()) return prompt;
@@ -82,6 +84,7 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
 Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
                                  PromptLimit limit) {
   ASSIGN_OR_RETURN(const text::TemplateText prompt, RenderChat(service, conversation));
+  RETURN_IF_ERROR(CheckMadeText(prompt.bytes(), service.request_sizes()));
   ASSIGN_OR_RETURN(std::vector<int> tokens,
                    Within(service, limit, prompt, [&service](const text::TemplateText& text) {
                      return service.chat()->Tokenize(text);

@@ -141,6 +141,16 @@ Status CheckCost(const BodyCost& cost, const RequestSizes& sizes) {
                                                                  : refused.WithField(cost.field);
 }
 
+std::size_t MadeTextBytesMax(const RequestSizes& sizes) {
+  return WorkMemory::LargeMax(sizes.values) / kTextCopies;
+}
+
+Status CheckMadeText(std::string_view text, const RequestSizes& sizes) {
+  BodyParts parts{.bytes = text.size()};
+  parts.words.Add(text, false);
+  return CheckCost({.bytes = parts.cost()}, sizes);
+}
+
 RequestMemory::RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max)
     : bytes_max_(bytes_max), client_max_(std::max(bytes_max / 2, body_bytes_max)) {}
 
@@ -161,6 +171,14 @@ bool RequestMemory::HasRoomForAnswer(const std::string& client) const {
   const auto found = by_client_.find(client);
   const std::size_t of_client = found == by_client_.end() ? 0 : found->second.answers;
   return of_client == 0 || (of_client < client_max_ && answers_ < bytes_max_);
+}
+
+Status UnreadAnswers() {
+  return base::ResourceExhausted(
+             "this client's answers that it has not read hold its half of the memory for bodies and "
+             "answers (server.request_memory_mib), or everybody's hold all of it; read them, and "
+             "try again")
+      .WithReason(Reason::kRequestMemory);
 }
 
 bool RequestMemory::TakeTrimHint() {

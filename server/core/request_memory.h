@@ -62,12 +62,21 @@ inline constexpr std::size_t kMembersMax = 1024;
 // kTooLarge and names the setting, or it has an object of too many members.
 Status CheckCost(const BodyCost& cost, const RequestSizes& sizes);
 
+// Bytes of a text that a request makes, of its messages and a template: one that would take more
+// than the lane of large requests has is not made.
+std::size_t MadeTextBytesMax(const RequestSizes& sizes);
+// InvalidArgument, kTooLarge: tokenizing `text` takes more than that lane has.
+Status CheckMadeText(std::string_view text, const RequestSizes& sizes);
+
 // Returns to the system what work on so many bytes has left; the heaps of threads would keep it for
 // as long as they like.
 void GiveBackHeap(std::size_t values_bytes);
 
 // Answers, and what they are made of, up to this are in the margin of the plan.
 inline constexpr std::size_t kSmallAnswerBytes = 64 << 10;
+
+// ResourceExhausted: what a client is told where RequestMemory::Hold::TakeForAnswer is false.
+Status UnreadAnswers();
 
 // Bodies that are held, and what answers are made of. A client (a tenant) holds half of what there
 // is at most, so that others' requests get in beside it. Thread-safe.

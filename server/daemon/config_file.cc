@@ -1,10 +1,12 @@
 #include "server/daemon/config_file.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/file.h"
@@ -107,6 +109,45 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
   return OkStatus();
 }
 
+// Counts documents, and keeps where the last one begins.
+class DocumentStarts final : public YAML::EventHandler {
+ public:
+  int count() const { return count_; }
+  int line() const { return line_; }
+
+ private:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++count_;
+    line_ = mark.line + 1;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int count_ = 0, line_ = 0;
+};
+
+// InvalidArgument: `text` holds more than one document. yaml-cpp's LoadAll is not asked: of a comma
+// outside of a list its parser makes empty documents without an end.
+Status CheckOneDocument(const std::string& text, const std::string& path) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStarts starts;
+  while (starts.count() < 2 && parser.HandleNextDocument(starts)) continue;
+  if (starts.count() < 2) return OkStatus();
+  return base::InvalidArgument(path, ":", starts.line(),
+                               ": a second YAML document begins here, or a comma stands alone; "
+                               "nobody would read what follows");
+}
+
 // Prometheus' grammar of names. Source: its data model.
 bool IsMetricName(std::string_view name) {
   const auto allowed = [](char c) {
@@ -146,15 +187,9 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
   const std::vector<Key> keys = KeysOf(config);
   if (!path.empty()) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
-    YAML::Node root;
     try {
-      const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-      if (documents.size() > 1)
-        return base::InvalidArgument(path, ":", documents[1].Mark().line + 1,
-                                     ": a second YAML document begins here, which nobody would "
-                                     "read; there may be one");
-      if (!documents.empty()) root = documents[0];
-      RETURN_IF_ERROR(ApplyYaml(root, path, keys));
+      RETURN_IF_ERROR(CheckOneDocument(text, path));
+      RETURN_IF_ERROR(ApplyYaml(YAML::Load(text), path, keys));
     } catch (const YAML::Exception& error) {
       return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg);
     }

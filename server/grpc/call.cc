@@ -97,12 +97,13 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
     refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes, " bytes; at most ",
                                            kMetadataBytesMax, " are taken"));
   }
-  reads_ = refusal_.ok();
+  reads_ = accepted_ = refusal_.ok();
   credit_.CallBegan(peer_, metadata_bytes, reads_);
 }
 
 Call::~Call() {
   if (reads_) credit_.MessageEnded(peer_, 0);
+  if (accepted_) credit_.CallEnded(peer_);
   --service_.active_requests;
 }
 

@@ -49,6 +49,7 @@ void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_b
   account.accounted += metadata_bytes + kCallBytes;
   account.proven = account.proven || accepted;
   account.uploads += accepted ? 1 : 0;
+  account.calls += accepted ? 1 : 0;
 }
 
 void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) {
@@ -57,6 +58,12 @@ void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) 
   if (found == accounts_.end()) return;
   found->second.accounted += bytes + bytes / kFrameShare;
   found->second.uploads = std::max(0, found->second.uploads - 1);  // of a peer before this one
+}
+
+void ConnectionCredit::CallEnded(const std::string& peer) {
+  const base::MutexLock lock(mutex_);
+  const auto found = accounts_.find(peer);
+  if (found != accounts_.end()) found->second.calls = std::max(0, found->second.calls - 1);
 }
 
 Account ConnectionCredit::Of(const std::string& peer) const {

@@ -23,6 +23,7 @@ struct Account {
   bool proven = false;          // a caller was accepted
   std::uint64_t accounted = 0;  // bytes of messages and metadata, and what carries them
   int uploads = 0;              // accepted calls whose message arrives
+  int calls = 0;                // accepted calls that have not ended
 };
 
 // Bytes that a connection has received beyond what its calls and the time explain. An unproven
@@ -42,6 +43,8 @@ class ConnectionCredit {
   void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);
   // The message of an accepted call has come, or will not: 0.
   void MessageEnded(const std::string& peer, std::size_t bytes);
+  // An accepted call has ended.
+  void CallEnded(const std::string& peer);
   // Zeros for a connection that is not open.
   Account Of(const std::string& peer) const;
 

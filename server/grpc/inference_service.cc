@@ -1,6 +1,7 @@
 #include "server/grpc/inference_service.h"
 
 #include <atomic>
+#include <chrono>
 
 #include <boost/asio/post.hpp>
 
@@ -13,6 +14,7 @@
 #include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
 #include "server/grpc/streamed_method.h"
+#include "server/grpc/unread_answer.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -36,7 +38,8 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
         context_(context),
         is_long_(is_long),
         handler_(std::move(handler)),
-        call_(place.service, place.credit, context, path) {
+        call_(place.service, place.credit, context, path),
+        unread_(place.io, place.service.request_memory(), call_.caller().tenant, context) {
     call_.refusal().ok() ? this->StartRead(&request_) : PostRefusal(call_.refusal());
   }
 
@@ -61,8 +64,12 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
     place_.service.workers(request_.ByteSizeLong())
         .Post(
-            call_.caller().tenant, place_.io.get_executor(), run, {},
-            [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
+            call_.caller().tenant, place_.io.get_executor(),
+            [run, bytes = cost.bytes] {
+              run();
+              server::GiveBackHeap(bytes);
+            },
+            {}, [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
     return OkStatus();
   }
 
@@ -73,10 +80,17 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
       Status status = handler_(call_, request_, response_);
       if (client_left_) return End(server::ClientGone());
       if (base::Interrupted()) status = server::ShuttingDown();
+      Request().Swap(&request_);
+      if (status.ok()) status = Answer();
       status.ok() ? End(status) : Refuse(status);
     } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
       Fail(error);
     }
+  }
+  // The message is counted twice: the library writes a copy.
+  Status Answer() {
+    return unread_.Begin(response_.SpaceUsedLong() + response_.ByteSizeLong(),
+                         std::chrono::seconds(call_.live().config.write_timeout_s));
   }
   void Fail(const std::exception& error) {
     base::LogError("id=", call_.id(), ": ", error.what());
@@ -94,7 +108,10 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     ended_ = true;
     const ::grpc::Status told = ToGrpc(place_.service, status);
     call_.End(status);
-    if (!status.ok()) return this->Finish(told);
+    if (!status.ok()) {
+      Response().Swap(&response_);
+      return this->Finish(told);
+    }
     this->StartWriteAndFinish(&response_, ::grpc::WriteOptions(), told);
   }
   void OnCancel() override { client_left_ = true; }
@@ -105,6 +122,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   const bool is_long_;
   const Handler handler_;
   Call call_;
+  UnreadAnswer unread_;
   Request request_;
   Response response_;
   std::atomic<bool> client_left_ = false;  // the work looks, too

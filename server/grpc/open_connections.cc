@@ -65,11 +65,15 @@ bool OpenConnections::Admit(int fd) {
     next.socket.LimitUnread(kUnprovenUnreadBytes);
   }
   open_.push_back(std::move(next));
-  if (!open_.back().peer.name.empty()) MakeWayIfAsked(open_.back());
+  if (!open_.back().peer.name.empty()) MakeWayIfIdle(open_.back(), {});
   return true;
 }
 
-void OpenConnections::MakeWayIfAsked(const Connection& connection) {
+void OpenConnections::MakeWayIfIdle(Connection& connection, const Account& account) {
+  const bool idle = account.calls == 0, was_idle = std::exchange(connection.makes_way, idle);
+  const bool called = std::exchange(connection.accounted, account.accounted) != account.accounted;
+  if (!idle && was_idle && !connection.place->BeBusy()) Shut(connection);
+  if (!idle || (was_idle && !called)) return;
   // Called by TakePlace alone, on this thread: the count is no one else's.
   connection.place->BeIdle([this, name = connection.peer.name] {
     for (Connection& each : open_)
@@ -122,10 +126,8 @@ bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
   if (!traffic.has_value()) return false;
   const Account account = credit_.Of(connection.peer.name);
   traffic->age_s = std::chrono::duration<double>(now - connection.opened).count();
-  if (account.proven && !std::exchange(connection.proven, true)) {
-    connection.socket.UnlimitUnread();
-    if (!connection.place->BeBusy()) Shut(connection);
-  }
+  if (account.proven && !std::exchange(connection.proven, true)) connection.socket.UnlimitUnread();
+  MakeWayIfIdle(connection, account);
   const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
   connection.unaccounted = unaccounted;
   const auto body_bytes_max = static_cast<std::size_t>(service_.config().body_bytes_max);

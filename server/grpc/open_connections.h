@@ -15,8 +15,9 @@
 
 namespace thermocline::rpc {
 
-// A connection is unproven until a call of it was accepted. Those of Unix sockets are counted only:
-// the mode of the socket's file says who may send. Of the accepting thread.
+// A connection is unproven until a call of it was accepted. One without a running call makes way
+// where all places are taken. Those of Unix sockets are counted only: the mode of the socket's file
+// says who may send. Of the accepting thread.
 class OpenConnections {
  public:
   OpenConnections(server::Service& service, ConnectionCredit& credit)
@@ -41,12 +42,14 @@ class OpenConnections {
     Clock::time_point opened;
     std::uint64_t received = 0;     // bytes, when it was looked at last
     std::uint64_t unaccounted = 0;  // bytes, likewise
-    bool proven = false, shut = false;
+    std::uint64_t accounted = 0;    // bytes of calls, likewise
+    bool proven = false, shut = false, makes_way = false;
   };
 
   bool IsUnproven(const Connection& connection) const;
-  // Others may need its place until it is proven.
-  void MakeWayIfAsked(const Connection& connection);
+  // Others may need its place while no accepted call of it runs: first that of which none has run
+  // for longest.
+  void MakeWayIfIdle(Connection& connection, const Account& account);
   // nullptr: there is none.
   Connection* OldestUnproven();
   std::size_t UnprovenCount() const;

@@ -159,6 +159,7 @@ std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
 }
 
 void Session::OnRouted(std::optional<Action> action) {
+  const bool has_body = !reader_.request().body().empty();
   reader_.Forget();
   routing_ = false;
   if (client_left_) {
@@ -172,7 +173,8 @@ void Session::OnRouted(std::optional<Action> action) {
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {
-      Respond(std::get<HttpResponse>(*std::move(action)));
+      auto& response = std::get<HttpResponse>(*action);
+      has_body ? RespondMade(std::move(response)) : Respond(std::move(response));
     }
   });
 }
@@ -199,14 +201,28 @@ void Session::RespondFailed() {
   }
 }
 
+// A client that leaves what it asked for unread is refused more. It may always have one, and what
+// needs no body: pages and metrics are few bytes on each of server.connections_max.
+void Session::RespondMade(HttpResponse response) {
+  const std::size_t bytes = response.body().size();
+  if (bytes <= server::kSmallAnswerBytes) return Respond(std::move(response));
+  answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+  if (answer_hold_->TakeForAnswer(bytes)) return Respond(std::move(response));
+  response = {};
+  Respond(RefusalResponse(service_, exchange_->head(), server::UnreadAnswers()));
+}
+
 void Session::Respond(HttpResponse response) {
   reader_.Forget();
   const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
   if (!head_only) exchange_->CountBytes(response.body().size());
-  answer_hold_.reset();
-  if (response.body().size() > server::kSmallAnswerBytes)
-    answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant)
-        .Force(response.body().size());
+  if (response.body().size() <= server::kSmallAnswerBytes) {
+    answer_hold_.reset();
+  } else {
+    if (!answer_hold_.has_value())
+      answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+    answer_hold_->Force(response.body().size());
+  }
   Log(response.result_int());
   connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
   WriteResponse(

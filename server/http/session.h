@@ -52,6 +52,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void RefuseUnreadable(ErrorCode error);
   // An answer to a request whose header goes no further.
   void RefuseHeader(HttpResponse response);
+  // Of a route that made its answer of a body, at once.
+  void RespondMade(HttpResponse response);
   void Respond(HttpResponse response);
   void OnResponded(ErrorCode error, bool goes_on);
   void NextRequest();

@@ -4,6 +4,7 @@ import hashlib
 import socket
 import struct
 
+import grpc
 import httpx
 import pytest
 from conftest import Daemon, wait_until
@@ -14,7 +15,8 @@ KEY = "ada-key-0123456789abcdef"
 BEARER = [("authorization", "Bearer " + KEY)]
 BUDGET_MIB = 128
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, RESET, SETTINGS, CONTINUATION, END_HEADERS = 1, 3, 4, 9, 4
+DATA, HEADERS, RESET, SETTINGS, CONTINUATION, END_STREAM, END_HEADERS = 0, 1, 3, 4, 9, 1, 4
+TOKENIZE = "/thermocline.v1.Inference/Tokenize"
 WATCH, REFLECTION = "/grpc.health.v1.Health/Watch", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
@@ -41,8 +43,12 @@ def memory_mib(d, what):
     return next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith(what + ":"))
 
 
-def connect(d):
-    s = socket.create_connection(("127.0.0.1", d.grpc_port), timeout=60)
+def connect(d, receive_bytes=None):
+    s = socket.socket()
+    if receive_bytes:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    s.settimeout(60)
+    s.connect(("127.0.0.1", d.grpc_port))
     s.sendall(PREFACE + frame(SETTINGS, 0, 0))
     return s
 
@@ -115,7 +121,7 @@ def test_strangers_stay_within_the_budget_and_others_go_on(guarded, attack, conn
 
 def test_a_call_without_a_key_is_refused_before_its_message_comes(guarded):
     with connect(guarded) as s:
-        s.sendall(frame(HEADERS, END_HEADERS, 1, call_headers("/thermocline.v1.Inference/Tokenize")))  # no message, no end
+        s.sendall(frame(HEADERS, END_HEADERS, 1, call_headers(TOKENIZE)))  # no message, no end
         assert b"authorization" in answer_of(s)
 
 
@@ -136,6 +142,47 @@ def test_a_connection_of_calls_is_never_shut(guarded):
         stream.cancel()
         assert read(stub.Generate(chat("Hello", stop=pb.Stop(max_tokens=3)), metadata=BEARER)).finished
     assert metric(guarded, "requests_rejected_total", reason="connections") == 0
+
+
+def test_answers_that_nobody_reads_are_counted_and_end(tmp_path):
+    """192 calls took 748 MiB: neither was counted what their clients left unread, nor how long."""
+    message = pb.TokenizeRequest(text=". " * 5_000, with_pieces=True).SerializeToString()
+    data = b"\0" + struct.pack(">I", len(message)) + message
+    with Daemon("grpc.address=127.0.0.1:0", f"memory.budget_bytes={BUDGET_MIB << 20}", "server.write_timeout_s=4", "log.access=false") as d:
+        with contextlib.ExitStack() as stack:
+            for _ in range(80):
+                s = stack.enter_context(connect(d, receive_bytes=4096))
+                for i in range(6):
+                    s.sendall(frame(HEADERS, END_HEADERS, 2 * i + 1, call_headers(TOKENIZE)) + frame(DATA, END_STREAM, 2 * i + 1, data))
+            # connections that come faster than their calls make way
+            wait_until(lambda: sum(metric(d, "requests_total", api=TOKENIZE, code=code) for code in ("200", "429")) > 240)
+            assert metric(d, "requests_rejected_total", reason="request_memory") > 0
+            assert memory_mib(d, "VmHWM") < BUDGET_MIB
+            with channel(d) as c:  # the calls of those that read nothing have ended meanwhile
+                wait_until(lambda: answers(c, ". " * 20_000), seconds=60)
+        wait_until(lambda: memory_mib(d, "VmRSS") < BUDGET_MIB // 2, 60)
+
+
+def answers(c, text):
+    try:
+        return len(stubs.InferenceStub(c).Tokenize(pb.TokenizeRequest(text=text, with_pieces=True), timeout=60).pieces) > 0
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        return False
+
+
+def test_connections_that_fall_silent_behind_a_call_make_way():
+    """As many as there may be kept all others out until they had been idle for two minutes."""
+    with Daemon("grpc.address=127.0.0.1:0", "server.connections_max=8") as d, contextlib.ExitStack() as stack:
+        busy = stubs.InferenceStub(stack.enter_context(channel(d)))
+        stream = busy.Generate(chat("Write an essay.", stop=pb.Stop(ignore_eos=True, max_tokens=100_000)))
+        next(stream)
+        for i in range(24):
+            c = stack.enter_context(channel(d, **{"grpc.use_local_subchannel_pool": 1}))
+            assert stubs.InferenceStub(c).CountTokens(pb.CountTokensRequest(text="owl"), timeout=60, wait_for_ready=True).prompt_tokens > 0
+        for _ in range(5):
+            next(stream)  # who is served keeps its place
+        stream.cancel()
 
 
 def test_streams_of_reflection_take_no_threads_and_end_in_silence():

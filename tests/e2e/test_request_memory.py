@@ -7,10 +7,12 @@ import threading
 
 import httpx
 import pytest
-from conftest import Daemon, wait_until
+from conftest import ROOT, Daemon, wait_until
 from daemon_client import value
+from gguf_copy import copy
 from test_security import KEYS, key_line
 
+TIDEPOOL = ROOT / "config/models/tidepool.gguf"
 BUDGET = 128 << 20
 BODY = 4 << 20
 CHAT = '{"max_tokens":1,"messages":'
@@ -37,9 +39,13 @@ def resident(daemon, what="VmRSS"):
         return int(re.search(rf"{what}:\s+(\d+) kB", f.read())[1]) << 10
 
 
-def post(daemon, path, body, headers="", announced=None):
+def post(daemon, path, body, headers="", announced=None, receive_bytes=None):
     """A connection that has sent a request."""
-    client = socket.create_connection(("127.0.0.1", daemon.port), 60)
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.settimeout(60)
+    client.connect(("127.0.0.1", daemon.port))
     client.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {announced or len(body)}\r\n\r\n".encode())
     try:
         client.sendall(body)
@@ -191,6 +197,36 @@ def test_the_next_large_answer_waits_until_the_last_one_is_read():
         clients.remove(first)
         wait_until(lambda: readable() or (select.select([first], [], [], 0)[0] and first.recv(1 << 20) and False))
         assert b" 200 " in clients[0].recv(1 << 16)
+
+
+def test_unread_pieces_are_refused_to_who_has_many():
+    """120 answers of 1.7 MB, of bodies of 62 KB each, were made for a client that read none."""
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        body = json.dumps({"content": ". " * 31_000, "with_pieces": True}).encode()
+        clients = [post(d, "/tokenize", body, receive_bytes=4096) for _ in range(200)]
+        wait_until(lambda: len(select.select(clients, [], [], 0)[0]) == len(clients), seconds=120)
+        lines = [client.recv(1 << 10).split(b"\r\n")[0] for client in clients]
+        assert {line.split()[1] for line in lines} == {b"200", b"429"}
+        assert resident(d, "VmHWM") < BUDGET
+        for client in clients:
+            client.close()
+        wait_until(lambda: resident(d) < BUDGET // 2, seconds=60)
+        assert httpx.post(d.url + "/tokenize", content=body, timeout=60).status_code == 200
+
+
+def test_what_a_template_makes_longer_is_bounded(tmp_path):
+    """Of 180 KB in nested lists, indented as Llama 3.1's template does, came 270 MiB."""
+    template = "{% for t in tools %}{{ t | tojson(indent=4) }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"
+    model = copy(TIDEPOOL, tmp_path / "indents.gguf", fields={"tokenizer.chat_template": template})
+    deep = json.loads("[" * 100 + "[]," * 20_000 + "[]" + "]" * 100)
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": deep}}}}}]
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "owl"}], "tools": tools}, separators=(",", ":"))
+    with Daemon(f"model.path={model}", f"memory.budget_bytes={BUDGET}") as d:
+        before = resident(d, "VmHWM")
+        for path in ("/apply-template", "/tokenize", "/v1/messages/count_tokens", "/v1/chat/completions"):
+            answer = httpx.post(d.url + path, content=body, timeout=60)
+            assert answer.status_code == 400, (path, answer.text[:300])
+        assert resident(d, "VmHWM") - before < 40 << 20
 
 
 def test_messages_of_grpc_are_judged_by_what_they_say():

@@ -143,4 +143,13 @@ def test_a_reload_takes_no_keys_away_and_says_what_it_lets_in(key_file, tmp_path
     assert two.returncode == 0
     config.write_text("server:\n  port: 0\n---\nserver:\n  insecure: true\n")
     two = subprocess.run([BIN / "thermoclined", "--config", config, "--check"], capture_output=True, text=True)
-    assert two.returncode == 78 and "c.yaml:4: a second YAML document" in two.stderr
+    assert two.returncode == 78 and "c.yaml:3: a second YAML document" in two.stderr
+
+
+def test_a_comma_outside_of_lists_is_an_error_and_no_endless_list_of_documents(tmp_path):
+    """yaml-cpp's LoadAll makes empty documents of it for ever, and takes all memory."""
+    config = tmp_path / "c.yaml"
+    for text in (", b\n", "server:\n  port: 0\n, b\n", "a: [b]]\n", "]\n"):
+        config.write_text(text)
+        run = subprocess.run([BIN / "thermoclined", "--config", config, "--check"], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 78 and "c.yaml:" in run.stderr, (text, run.stderr)

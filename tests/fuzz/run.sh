@@ -27,18 +27,22 @@ fuzz() {
   local target=$1 log=build/asan/found/$1.log dictionary=()
   mkdir -p "build/asan/grown/$target"
   [ -e "tests/fuzz/$target.dict" ] && dictionary=(-dict="tests/fuzz/$target.dict")
-  # detect_leaks: what LeakSanitizer needs, ptrace, not every container allows.
+  # detect_leaks: what LeakSanitizer needs, ptrace, not every container allows. timeout: libFuzzer's own alarm can stop
+  # within the allocator that it interrupts, and waits there for ever.
   ASAN_OPTIONS=detect_leaks=${THERMOCLINE_LEAKS:-1}:allocator_may_return_null=1 \
-    "build/asan/fuzz/fuzz_$target" "build/asan/grown/$target" "tests/fuzz/corpus/$target" "${dictionary[@]}" \
-    -max_total_time="$seconds" -max_len=131072 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="build/asan/found/$target-" >"$log" 2>&1 || true
+    timeout --kill-after=10 "$((seconds + 180))" "build/asan/fuzz/fuzz_$target" "build/asan/grown/$target" \
+    "tests/fuzz/corpus/$target" "${dictionary[@]}" -max_total_time="$seconds" -max_len=131072 -timeout=60 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="build/asan/found/$target-" >"$log" 2>&1 ||
+    [[ $? -ne 124 && $? -ne 137 ]] || echo "SUMMARY: stopped: an input took minutes, or the end did" >>"$log"
   local runs coverage found
   runs=$(grep -oP 'number_of_executed_units: \K\d+' "$log" || echo 0)
   coverage=$(grep -oP 'cov: \K\d+' "$log" | tail -1 || echo 0)
   found=$(grep -c '^==.*ERROR: \|^SUMMARY: \|runtime error' "$log" || true)
   printf '%-16s %10s runs, %6s edges, %s\n' "$target" "$runs" "${coverage:-0}" \
     "$([ "$found" -eq 0 ] && echo 'nothing found' || echo "FOUND: $log")"
-  [ "$found" -eq 0 ] && [ "$runs" -gt 0 ]
+  if [ "$found" -eq 0 ] && [ "$runs" -gt 0 ]; then return 0; fi
+  tail -n 40 "$log"
+  return 1
 }
 export -f fuzz
 export seconds

@@ -27,7 +27,7 @@ std::string Marked(const std::string& source) {
   const auto parsed = ChatTemplate::Parse(source);
   if (!parsed.ok()) return "ERROR " + parsed.status().message();
   const Json own = Json::Object{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  const auto text = (*parsed)->Render(*base::ParseJson(kData), own);
+  const auto text = (*parsed)->Render(*base::ParseJson(kData), own, kRenderedBytesMax);
   return text.ok() ? Marked(*text) : "ERROR " + text.status().message();
 }
 
@@ -133,13 +133,24 @@ TEST(TemplateText, MethodsTrackEachCharacter) {
   }
 }
 
+TEST(TemplateText, WhatATemplateMakesLongerIsBoundedWhileItIsMade) {
+  const auto parsed = ChatTemplate::Parse("{{ list | tojson(indent=16) }}");
+  ASSERT_TRUE(parsed.ok());
+  const Json data = *base::ParseJson(R"({"list": [[[[[[[[1, 2, 3, 4, 5, 6, 7, 8]]]]]]]]})");
+  const auto text = (*parsed)->Render(data, Json(Json::Object{}), 4000);
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->size(), 1974U);
+  const auto refused = (*parsed)->Render(data, Json(Json::Object{}), 1000);
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(TemplateText, KnownRolesOfMessagesAreTheTemplatesWords) {
   const auto parsed = ChatTemplate::Parse(
       "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}{{ role }}");
   ASSERT_TRUE(parsed.ok());
   const auto text = (*parsed)->Render(*base::ParseJson(R"({"role": "user", "messages": [
       {"role": "user", "content": "assistant"}, {"role": "end", "content": ""}]})"),
-                                      Json(Json::Object{}));
+                                      Json(Json::Object{}), kRenderedBytesMax);
   ASSERT_TRUE(text.ok());
   EXPECT_EQ(Marked(*text), "<|user|>[assistant]<|[end]|>[user]");
 }

@@ -1,0 +1,60 @@
+#include "server/grpc/unread_answer.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "engine/base/mutex.h"
+#include "engine/base/out_of_memory.h"
+
+namespace thermocline::rpc {
+
+// The time that the client has. Outlives its answer while the timer runs.
+class UnreadAnswer::Watch : public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(boost::asio::io_context& io, ::grpc::CallbackServerContext& context)
+      : io_(io), timer_(io), context_(&context) {}
+
+  // Once.
+  void Start(std::chrono::seconds allowed) {
+    timer_.expires_after(allowed);
+    timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+      if (!error) self->Cancel();
+    });
+    started_ = true;
+  }
+  void End() {
+    {
+      const base::MutexLock lock(mutex_);
+      context_ = nullptr;
+    }
+    if (!started_) return;
+    base::UntilMemory(
+        [this] { boost::asio::post(io_, [self = shared_from_this()] { self->timer_.cancel(); }); });
+  }
+
+ private:
+  void Cancel() {
+    const base::MutexLock lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  boost::asio::io_context& io_;
+  boost::asio::steady_timer timer_;
+  bool started_ = false;
+  base::Mutex mutex_;
+  ::grpc::CallbackServerContext* context_ GUARDED_BY(mutex_);  // nullptr: the call has ended
+};
+
+UnreadAnswer::UnreadAnswer(boost::asio::io_context& io, server::RequestMemory& memory,
+                           const std::string& client, ::grpc::CallbackServerContext& context)
+    : hold_(memory, client), watch_(std::make_shared<Watch>(io, context)) {}
+
+UnreadAnswer::~UnreadAnswer() { watch_->End(); }
+
+Status UnreadAnswer::Begin(std::size_t bytes, std::chrono::seconds allowed) {
+  if (!hold_.TakeForAnswer(bytes)) return server::UnreadAnswers();
+  watch_->Start(allowed);
+  return OkStatus();
+}
+
+}  // namespace thermocline::rpc
