@@ -23,9 +23,8 @@ struct Placement {
   double head_s = 0, switch_s = 0;
   double token_s = 0;
   std::int64_t hot_bytes = 0, memory_bytes = 0, flash_bytes = 0;
-  double load_share = 0;   // of a token's active neurons, those computed hot
-  double gap = 0;          // relative: how much faster another may be at most; 0: none is
-  std::int64_t nodes = 0;  // partial placements that were looked at
+  double load_share = 0;  // of a token's active neurons, those computed hot
+  double gap = 0;         // relative: how much faster another may be at most; 0: none is
 
   double tokens_per_s() const { return 1 / token_s; }
 };

@@ -9,16 +9,13 @@
 #include <optional>
 
 #include "engine/base/index.h"
-#include "engine/placement/core.h"
 #include "engine/placement/numbers.h"
+#include "engine/placement/repair.h"
 
 namespace thermocline::placement {
 namespace {
 
 constexpr double kPrecision = 1e-12;  // relative, of the time of a token
-// Seconds above a bound, relative: most placements need less than the first.
-constexpr double kWindowFirst = 1e-7, kWindowGrowth = 32;
-constexpr std::int64_t kNodesMax = 3'000'000;
 
 // Rows held or not.
 struct Variant {
@@ -32,9 +29,8 @@ struct Variant {
 struct OpenCase {
   Case which;
   const Variant* variant = nullptr;
-  double bound = 0;  // nothing better is left in it
-  std::optional<BestBound> best_bound = {};
-  double window = 0;
+  double bound = 0;  // none of it is faster
+  bool tried = false;
 };
 
 class Solver {
@@ -47,13 +43,11 @@ class Solver {
   void MakeVariant(bool held);
   void AddCases(const Variant& variant);
   void AddCase(const Variant& variant, int hot_homes, Side head);
-  // Of any kind: the least bound first.
+  // The least bound first; nullptr: none can beat the best.
   OpenCase* Next();
-  void Bound(OpenCase& open);
-  Status Search(OpenCase& open);
-  void Take(const OpenCase& open, const std::optional<Core::Best>& found);
-  // Bounds of all cases at the prices that were best for one of them.
-  void Share(const OpenCase& open);
+  void Try(OpenCase& open);
+  // Bounds of all other cases at the prices that were best for one of them.
+  void Share(const OpenCase& open, const Prices& prices);
   void FillMemory();
   Status Refuse() const;
   // Whether holding deciding rows makes a difference.
@@ -69,10 +63,9 @@ class Solver {
   const Problem& problem_;
   std::vector<std::unique_ptr<Variant>> variants_;
   std::vector<OpenCase> cases_;
-  std::optional<Core::Best> best_;
+  std::optional<Repaired> best_;
   OpenCase best_case_;
-  std::int64_t nodes_ = 0;
-  bool stopped_ = false;  // before the best was proven to be it
+  bool shared_ = false;
 };
 
 void Solver::MakeVariant(bool held) {
@@ -137,76 +130,41 @@ void Solver::AddCase(const Variant& variant, int hot_homes, Side head) {
 
 OpenCase* Solver::Next() {
   OpenCase* next = nullptr;
-  for (OpenCase& open : cases_) {
-    if (next == nullptr || open.bound < next->bound) next = &open;
-  }
+  for (OpenCase& open : cases_)
+    if (!open.tried && (next == nullptr || open.bound < next->bound)) next = &open;
   const double enough = best_.has_value() ? best_->seconds * (1 - kPrecision) : kInfinity;
   return next != nullptr && next->bound < enough ? next : nullptr;
 }
 
-void Solver::Bound(OpenCase& open) {
+void Solver::Try(OpenCase& open) {
+  open.tried = true;
+  const Variant& variant = *open.variant;
   const double enough = best_.has_value() ? best_->seconds : kInfinity;
-  open.best_bound = open.variant->relaxation.Best(open.which, enough);
-  open.bound = open.best_bound->feasible ? std::max(open.bound, open.best_bound->value) : kInfinity;
-  open.window = kWindowFirst * open.best_bound->value;
+  const BestBound bound = variant.relaxation.Best(open.which, enough);
+  open.bound = bound.feasible ? std::max(open.bound, bound.value) : kInfinity;
+  if (open.bound < kInfinity || !std::exchange(shared_, true)) Share(open, bound.prices);
   if (open.bound >= enough) return;
-  Take(open,
-       Core(open.variant->tables, open.variant->relaxation, open.which, *open.best_bound).Guess());
-}
-
-void Solver::Take(const OpenCase& open, const std::optional<Core::Best>& found) {
-  if (!found.has_value() || (best_.has_value() && found->seconds >= best_->seconds)) return;
+  const auto found = Repair(variant.tables, variant.relaxation, open.which, bound.prices);
+  if (!found.has_value() || found->seconds >= enough) return;
   best_ = found;
   best_case_ = open;
 }
 
-void Solver::Share(const OpenCase& open) {
-  const Prices& prices = open.best_bound->prices;
+void Solver::Share(const OpenCase& open, const Prices& prices) {
   for (OpenCase& other : cases_) {
-    if (other.variant != open.variant || other.best_bound.has_value()) continue;
+    if (other.variant != open.variant || other.tried) continue;
     other.bound = std::max(other.bound, other.variant->relaxation.At(other.which, prices).value);
   }
-}
-
-Status Solver::Search(OpenCase& open) {
-  const double bound = open.best_bound->value;
-  double window = open.window;
-  if (best_.has_value()) window = std::min(window, best_->seconds - bound);
-  const Core core(open.variant->tables, open.variant->relaxation, open.which, *open.best_bound);
-  // Rounding must not cut off what lies at the window's edge.
-  const Core::Outcome outcome = core.Search(window + kPrecision / 4 * bound, kNodesMax - nodes_);
-  nodes_ += outcome.nodes;
-  if (outcome.too_large) {
-    stopped_ = true;
-    if (best_.has_value()) return OkStatus();
-    return base::ResourceExhausted("the placement of ", problem_.neurons(),
-                                   " neurons in batches of ", problem_.batch,
-                                   " has too many candidates; take larger batches");
-  }
-  Take(open, outcome.best);
-  open.bound = outcome.complete || outcome.best.has_value() ? kInfinity : bound + window;
-  open.window *= kWindowGrowth;
-  return OkStatus();
 }
 
 Result<Placement> Solver::Run() {
   MakeVariant(true);
   if (FlashCanHold()) MakeVariant(false);
-  bool shared = false;
-  while (OpenCase* open = stopped_ ? nullptr : Next()) {
-    if (open->bound == kInfinity) break;
-    if (open->best_bound.has_value()) {
-      RETURN_IF_ERROR(Search(*open));
-    } else {
-      Bound(*open);
-      if (!std::exchange(shared, true) || open->bound < kInfinity) Share(*open);
-    }
-  }
+  while (OpenCase* open = Next()) Try(*open);
   if (!best_.has_value()) return Refuse();
   FillMemory();
   const Case& which = best_case_.which;
   Placement out = best_case_.variant->tables.Describe(which.hot_homes, which.head, best_->choices);
-  out.nodes = nodes_;
   for (const OpenCase& open : cases_)
     out.gap = std::max(out.gap, (best_->seconds - open.bound) / best_->seconds);
   if (out.gap <= kPrecision) out.gap = 0;

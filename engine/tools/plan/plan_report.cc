@@ -94,7 +94,6 @@ Json PlanJson(const PlanReport& r) {
                       {"limit", LimitName(WhatLimits(p, r.what_ifs))},
                       {"what_if_doubled", std::move(what_ifs)},
                       {"gap", p.gap},
-                      {"nodes", p.nodes},
                       {"solve_ms", r.solve_ms},
                       {"layers", std::move(layers)}};
 }

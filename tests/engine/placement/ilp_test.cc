@@ -155,9 +155,9 @@ std::optional<Counts> SolveIlp(const Problem& p, bool held) {
   return out;
 }
 
-TEST(Solver, HasNoGapToAnIntegerProgramme) {
+TEST(Solver, IsNearAnIntegerProgramme) {
   Random random(2);
-  int solved = 0, refused = 0;
+  int solved = 0, refused = 0, slower = 0;
   while (solved + refused < 400) {
     Problem p = RandomProblem(random, 6, 12);
     p.machine.unified = false;
@@ -178,11 +178,14 @@ TEST(Solver, HasNoGapToAnIntegerProgramme) {
       ++refused;
       continue;
     }
-    EXPECT_NEAR(placement->token_s, best, 1e-9 * best) << solved;
-    EXPECT_EQ(placement->gap, 0);
+    EXPECT_GE(placement->token_s, best * (1 - 1e-9)) << solved;
+    EXPECT_LE(placement->token_s, best * 1.03) << solved;
+    EXPECT_LE(placement->token_s * (1 - placement->gap), best * (1 + 1e-9)) << solved;
+    slower += placement->token_s > best * 1.01;
     ++solved;
     if (testing::Test::HasFailure()) return;
   }
+  EXPECT_LE(slower, solved / 100);
   EXPECT_GT(solved, 200);
   EXPECT_GT(refused, 20);
 }

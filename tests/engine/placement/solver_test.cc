@@ -81,7 +81,7 @@ void CheckPlacement(const Problem& problem, const Placement& placement) {
   EXPECT_NEAR(placement.token_s, sum, 1e-9 * sum);
 }
 
-TEST(Solver, FindsTheBestOfAllPlacements) {
+TEST(Solver, IsNearTheBestOfAllPlacementsAndSaysHowNear) {
   Random random(1);
   int solved = 0, refused = 0, split = 0, flash = 0, unified = 0, held = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -98,8 +98,9 @@ TEST(Solver, FindsTheBestOfAllPlacements) {
       continue;
     }
     ASSERT_TRUE(placement.ok()) << i << ": " << placement.status().message();
-    EXPECT_NEAR(placement->token_s, best, 1e-9 * best) << i;
-    EXPECT_EQ(placement->gap, 0) << i;
+    EXPECT_GE(placement->token_s, best * (1 - 1e-9)) << i;
+    EXPECT_LE(placement->token_s, best * 1.005) << i;
+    EXPECT_LE(placement->token_s * (1 - placement->gap), best * (1 + 1e-9)) << i;
     CheckPlacement(problem, *placement);
     ++solved;
     unified += problem.machine.hot.has_value() && problem.machine.unified;
@@ -163,9 +164,8 @@ TEST(Solver, SolvesTheLargestModels) {
         const auto placement = Solve(problem);
         const std::chrono::duration<double, std::milli> ms =
             std::chrono::steady_clock::now() - start;
-        std::printf("alike %d, reading %d, hot %2d GiB, RAM %2d GiB: %6.1f ms, %9lld nodes, ",
-                    alike, static_cast<int>(reading), hot, memory, ms.count(),
-                    placement.ok() ? static_cast<long long>(placement->nodes) : -1);
+        std::printf("alike %d, reading %d, hot %2d GiB, RAM %2d GiB: %6.1f ms, ", alike,
+                    static_cast<int>(reading), hot, memory, ms.count());
         if (!placement.ok()) {
           std::printf("refused\n");
           continue;
@@ -173,7 +173,6 @@ TEST(Solver, SolvesTheLargestModels) {
         std::printf("%.3f tokens/s, load %.2f, gap %.1e\n", placement->tokens_per_s(),
                     placement->load_share, placement->gap);
         EXPECT_LT(placement->gap, 2e-4);
-        EXPECT_LT(placement->nodes, 4'000'000);
         CheckPlacement(problem, *placement);
       }
     }
