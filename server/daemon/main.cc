@@ -26,7 +26,7 @@
 #include "server/daemon/systemd.h"
 #include "server/grpc/grpc_server.h"
 #include "server/http/listener.h"
-#include "server/metrics/metrics_page.h"
+#include "server/metrics/metric_tables.h"
 #include "server/routes/routes.h"
 
 namespace thermocline::server {
@@ -200,7 +200,7 @@ int Main(int argc, char** argv) {
                "exit");
   app.add_flag("--config-schema", config_schema,
                "Print the configuration's keys, ranges and defaults as JSON Schema and exit");
-  app.add_flag("--metrics-doc", metrics_doc, "Print docs/metrics.md and exit");
+  app.add_flag("--metrics-doc", metrics_doc, "Print the tables of docs/metrics.md and exit");
   app.add_option("--hash-key", key_name,
                  "Read a key from standard input, print its line of server.api_keys_file for the "
                  "client of this name, and exit");
@@ -211,7 +211,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   if (metrics_doc) {
-    std::fputs(MetricsPage().c_str(), stdout);
+    std::fputs(MetricTables().c_str(), stdout);
     return 0;
   }
   if (config_schema) {

@@ -1,0 +1,11 @@
+// The tables of docs/metrics.md, as `thermoclined --metrics-doc` prints them.
+#pragma once
+
+#include <string>
+
+namespace thermocline::server {
+
+// Markdown: a table for each part of the daemon, names with the default prefix.
+std::string MetricTables();
+
+}  // namespace thermocline::server
