@@ -55,9 +55,10 @@ std::string MetricTables() {
   for (const MetricInfo& info : MetricTable()) {
     if (part != info.part) {
       part = info.part;
-      out += StrCat(out.empty() ? "" : "\n", "## ", part,
-                    "\n\n| metric | type | labels | unit | appears | meaning |\n|---|---|---|---|---"
-                    "|---|\n");
+      out +=
+          StrCat(out.empty() ? "" : "\n", "## ", part,
+                 "\n\n| metric | type | labels | unit | appears | meaning |\n|---|---|---|---|---"
+                 "|---|\n");
     }
     out += StrCat("| `", FullMetricName(info, "thermocline_"), "` | ", TypeName(info.type), " | ",
                   info.labels, " | ", info.unit, " | ", WhenName(info.when), " | ", Cell(info.help),

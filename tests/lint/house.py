@@ -4,7 +4,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [p for folder in ("kernels", "engine", "server", "loadtest", "tests") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cc", ".cu")]
+SOURCES = [p for folder in ("kernels", "engine", "server", "loadtest", "tools", "tests") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".h", ".cc", ".cu")]
 
 # Room -> (what it holds, the rooms whose headers it may include). A room comes after all that it includes, so no circle
 # can be written down here. CONTRIBUTING.md shows the same table as a picture.
@@ -46,7 +46,7 @@ HOUSE = {
     "server/routes": ("every route of the daemon", "engine/base engine/api server/web server/core server/http server/openai server/anthropic server/ollama server/llama"),
     "server/batch": ("files of requests, offline", "engine/base server/core server/http server/routes"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/net server/core"),
-    "engine/tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
+    "tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/net server/core server/http server/routes server/grpc"),
     "loadtest/workload": ("requests and their times", "engine/base"),
     "loadtest/measure": ("figures, SLOs", "engine/base loadtest/workload"),
@@ -59,7 +59,7 @@ ARROWS = {room: set(arrows.split()) for room, (_, arrows) in HOUSE.items()}
 # A third-party header -> the rooms that may include it.
 THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
-    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["engine/tools"], "CLI/": ["engine/tools", "server/daemon", "loadtest/options"],
+    "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["tools"], "CLI/": ["tools", "server/daemon", "loadtest/options"],
     "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/net", "server/routes", "server/grpc", "loadtest/client", "loadtest/run"],
     "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest/client"], "google/": ["server/grpc"],
 }
@@ -80,7 +80,7 @@ def room_of(path):
     parts = path.relative_to(ROOT).parts[:-1]
     if ".pb." in path.name:  # made from proto/
         return "proto"
-    return None if parts[0] == "tests" else parts[0] if parts[0] == "kernels" else "/".join(parts[:2])
+    return None if parts[0] == "tests" else parts[0] if parts[0] in ("kernels", "tools") else "/".join(parts[:2])
 
 
 def includes(path, pattern):
@@ -136,7 +136,7 @@ def picture():
         (x1, y1), (x2, y2) = at[room], at[target]
         svg.append(f'<path d="M{x1:.0f} {y1 + box_h / 2:.0f}C{x1:.0f} {y1 + 70:.0f} {x2:.0f} {y2 - 70:.0f} {x2:.0f} {y2 - box_h / 2:.0f}" fill="none" stroke="#8aa0b4" stroke-width="1.3"/>')
     for room, (x, y) in at.items():
-        fill = {"k": "#fbe6d0", "e": "#dcebf7", "s": "#e3f3df", "p": "#eee", "l": "#f3e3f0"}[room[0]]
+        fill = {"k": "#fbe6d0", "e": "#dcebf7", "s": "#e3f3df", "p": "#eee", "l": "#f3e3f0", "t": "#f7f1cf"}[room[0]]
         size = f" · {lines[room] / 1000:.0f}k" if lines[room] >= 500 else ""
         svg.append(f'<rect x="{x - box_w / 2:.0f}" y="{y - box_h / 2:.0f}" width="{box_w}" height="{box_h}" rx="6" fill="{fill}" stroke="#567"/>'
                    f'<text x="{x:.0f}" y="{y - 3:.0f}" text-anchor="middle" font-weight="bold">{room}{size}</text>'

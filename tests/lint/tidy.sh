@@ -11,7 +11,7 @@ cmake --build build/tidy --target proto embedded >/dev/null  # generated sources
 list() {
   find build/tidy -name 'unity_*.cxx'
   # With definitions of their own, so they are joined with none.
-  echo engine/tools/main.cc loadtest/options/command_line.cc server/daemon/main.cc server/metrics/build_info.cc server/openai/response.cc | tr ' ' '\n'
+  echo tools/main.cc loadtest/options/command_line.cc server/daemon/main.cc server/metrics/build_info.cc server/openai/response.cc | tr ' ' '\n'
 }
 list | xargs -P "$(nproc)" -I{} "$tidy" -quiet -p build/tidy {} 2>/dev/null
 echo "clang-tidy: $(list | wc -l) sources, no finding"

@@ -7,8 +7,8 @@
 
 #include "engine/base/file.h"
 #include "server/metrics/metric_set.h"
-#include "server/metrics/metrics.h"
 #include "server/metrics/metric_tables.h"
+#include "server/metrics/metrics.h"
 #include "server/metrics/table.h"
 
 namespace thermocline::server {

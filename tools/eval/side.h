@@ -1,0 +1,56 @@
+// One model with its setting, on its way through a text: what `eval` scores and compares.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/api/ffn_stats.h"
+#include "engine/load/loaded_model.h"
+#include "tools/eval/predictor_report.h"
+
+namespace thermocline::tools {
+
+inline constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at once
+
+class Side {
+ public:
+  // What is decoded with loss is seen as decoding sees it: as many tokens at once as share rows.
+  // `decode`: one token at a time.
+  static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode);
+
+  // Room for so many tokens. OutOfRange beyond the model's context.
+  Status Prepare(int context_length);
+  // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
+  Status Audit();
+  // Requires: Audit.
+  PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
+
+  // Forgets the tokens from `length` on.
+  void Rewind(int length = 0) { cache_->SetLength(length); }
+  // Logits [T, V] of the next tokens, at most kPrefillChunk.
+  Result<std::span<const float>> Logits(std::span<const int> tokens);
+  // Logits [V] behind a prompt that is read without loss, or behind one decoded token.
+  Result<std::span<const float>> ReadPrompt(std::span<const int> tokens);
+  Result<std::span<const float>> Decode(int token);
+
+  // What decoded tokens computed and read, by layer.
+  std::vector<FfnLayerStats> Work() const;
+
+  const load::LoadedModel& model() const { return *model_; }
+  std::size_t vocab_size() const { return model_->config.vocab_size; }
+  bool lossless() const;
+
+ private:
+  void AuditToken();
+
+  std::unique_ptr<load::LoadedModel> model_;
+  std::unique_ptr<ffn::Auditor> auditor_;
+  std::unique_ptr<exec::Transformer> transformer_;
+  std::unique_ptr<nn::KvCache> cache_;
+  int chunk_ = 1;
+  exec::Transformer::Step step_ = exec::Transformer::Step::kPrefill;
+  std::vector<float> logits_;  // [kPrefillChunk, V]
+};
+
+}  // namespace thermocline::tools

@@ -1,0 +1,30 @@
+// The machine that `thermocline plan` plans for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/api/model_options.h"
+#include "engine/model/model_file.h"
+#include "engine/placement/machine.h"
+#include "tools/common/command_line.h"
+
+namespace thermocline::tools {
+
+struct MachineOptions {
+  std::string machine;                         // name in config/machines, or path; "" = this one
+  std::int64_t vram = -1, ram = -1;            // bytes; below 0: the machine's
+  int threads = 0;                             // of this machine; 0 = all processors
+  HotOptions hot = CommandLineDefaults().hot;  // of this machine
+  double flash_mbps = -1, sync_us = -1;        // below 0: the machine's
+};
+
+// Adds --machine and what changes it.
+void AddMachineOptions(const OptionSet& set, MachineOptions& options);
+
+// For `file`, of this hash. NotFound names the machines there are; InvalidArgument the file, the
+// field or the option; for this machine errors as load::ThisMachine.
+Result<placement::Machine> FindMachine(const MachineOptions& options, const model::ModelFile& file,
+                                       const std::string& model_hash);
+
+}  // namespace thermocline::tools
