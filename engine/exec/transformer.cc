@@ -5,17 +5,23 @@
 #include <utility>
 
 #include "engine/base/index.h"
-#include "engine/nn/normalize.h"
+#include "engine/nn/for_tokens.h"
 #include "engine/nn/offset.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::exec {
 namespace {
 
-void Scale(double scale, float* x, int n) {
-  if (scale == 1) return;
-  const auto factor = static_cast<float>(scale);
-  for (int i = 0; i < n; ++i) x[i] *= factor;
+std::optional<InputSparsity> MakeInputs(const Transformer::Params& p, ffn::SparseFfn& network) {
+  if (p.predictors == nullptr || p.predictors->layers.empty() ||
+      !p.predictors->layers.front().inputs.has_value())
+    return std::nullopt;
+  return std::optional<InputSparsity>(
+      std::in_place,
+      InputSparsity::Params{.context = network.context(),
+                            .predictors = *p.predictors,
+                            .weights = p.input_major,
+                            .tokens_max = std::min(p.tokens_max, ffn::kSparseTokensMax)});
 }
 
 }  // namespace
@@ -43,23 +49,30 @@ Transformer::Transformer(Params p)
             .read_ahead = p.read_ahead,
             .members = p.members,
             .ablation = p.ablation}),
+      inputs_(MakeInputs(p, ffn_)),
+      step_(p.tokens_max),
+      attention_({.config = p.config,
+                  .weights = p.weights,
+                  .ops = p.ops,
+                  .pool = p.pool,
+                  .multiplier = multiplier_,
+                  .workspace = ws_,
+                  .inputs = inputs_.has_value() ? &*inputs_ : nullptr,
+                  .step = step_}),
+      residual_(p.config, p.ops, p.pool, ws_),
+      head_({.config = p.config,
+             .weights = p.weights,
+             .ops = p.ops,
+             .multiplier = multiplier_,
+             .residual = residual_,
+             .workspace = ws_}),
       hot_(std::move(p.hot)),
       hot_experts_(std::move(p.hot_experts)),
       device_(p.device),
       flash_(p.flash),
-      stream_(p.stream),
-      places_(p.tokens_max),
-      group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
+      stream_(p.stream) {
   multiplier_.SetPrefetch(p.prefetch_bytes);
-  tiles_.reserve(p.tokens_max);
-  ids_.reserve(p.tokens_max);
   device_parts_.reserve(p.tokens_max);
-  if (config_.latent.any())
-    latent_.emplace(LatentAttention::Params{.config = config_,
-                                            .ops = ops_,
-                                            .pool = pool_,
-                                            .multiplier = multiplier_,
-                                            .tokens_max = ws_.tokens_max});
   if (config_.altup.any())
     altup_.emplace(AltUp::Params{.config = config_,
                                  .weights = weights_,
@@ -67,14 +80,6 @@ Transformer::Transformer(Params p)
                                  .pool = pool_,
                                  .multiplier = multiplier_,
                                  .tokens_max = ws_.tokens_max});
-  if (p.predictors != nullptr && !p.predictors->layers.empty() &&
-      p.predictors->layers.front().inputs.has_value())
-    inputs_.emplace(
-        InputSparsity::Params{.context = ffn_.context(),
-                              .predictors = *p.predictors,
-                              .weights = p.input_major,
-                              .tokens_max = std::min(p.tokens_max, ffn::kSparseTokensMax)});
-  if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
   ffn::ExpertPartition* experts =
       p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
   if (experts != nullptr) ffn_.SetHotExperts(experts);
@@ -96,95 +101,65 @@ Transformer::Transformer(Params p)
 
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
-         LatentAttention::Bytes(sizes.config, sizes.tokens_max) +
+         AttentionBlock::Bytes(sizes.config, sizes.tokens_max) +
          AltUp::Bytes(sizes.config, sizes.tokens_max) +
          (ffn.expert_rows ? ffn::NeuronExperts::Bytes(ffn) : 0) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
 
-void Transformer::Begin(Step step) {
-  lossless_ = step == Step::kPrefill || step == Step::kMixed;
-  decoded_ = step != Step::kPrefill;
-}
-
 StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tokens,
                                                         nn::KvCache& cache, Logits wanted,
                                                         Step step) {
-  Begin(step);
   const int count = base::IntSize(tokens);
-  CHECK(count >= 1 && count <= ws_.tokens_max);
-  CHECK_LE(cache.length() + count, cache.capacity());
-  CHECK(cache.Reserve(count));
-  ws_.Cover(cache.length() + count);
-  for (int t = 0; t < count; ++t) places_[t] = {&cache, cache.length() + t};
-  tiles_.clear();
-  AddTiles(0, count);
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
-  device_parts_.assign(1, {&cache, count, rows});
-  const Status embedded = Embed(tokens);
-  if (!embedded.ok()) return StepError{embedded, false};
-  CHECK_LE(rows, ws_.logits_max);
-  const auto on_device = Blocks(count, step, rows);
-  if (!on_device.ok()) return on_device.error();
-  cache.Advance(count);
-  if (rows == 0 || !on_device->empty()) return *on_device;
-  Head(count - rows, rows);
-  return std::span<const float>(ws_.logits)
-      .first(static_cast<std::size_t>(rows) * config_.vocab_size);
+  const std::array part = {Part{tokens, &cache, rows}};
+  return ForwardParts(part, step);
 }
 
 std::span<const float> Transformer::HiddenStates(int tokens) {
   CHECK(device_ == nullptr);
-  NormHidden(weights_.output_norm, 0, tokens);
-  return std::span<const float>(ws_.hidden.x)
-      .first(static_cast<std::size_t>(tokens) * config_.hidden_size);
+  residual_.Norm(weights_.output_norm, 0, tokens);
+  return std::span<const float>(ws_.hidden.x).first(nn::Offset(tokens, config_.hidden_size));
+}
+
+int Transformer::Begin(std::span<const Part> parts, Step step) {
+  CHECK_LE(base::IntSize(parts), parts_max());
+  lossless_ = step == Step::kPrefill || step == Step::kMixed;
+  decoded_ = step != Step::kPrefill;
+  step_.Clear();
+  device_parts_.clear();
+  int rows = 0;
+  for (const Part& part : parts) {
+    const int count = base::IntSize(part.tokens);
+    CHECK(count >= 1 && count >= part.rows);
+    step_.Add(part.tokens, *part.cache, attention_.TokensOfTile(count));
+    ws_.Cover(part.cache->length() + count);
+    device_parts_.push_back({part.cache, count, part.rows});
+    rows += part.rows;
+  }
+  CHECK_LE(rows, ws_.logits_max);
+  return rows;
 }
 
 StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts,
                                                              Step step) {
-  CHECK_LE(base::IntSize(parts), parts_max());
-  Begin(step);
-  tiles_.clear();
-  ids_.clear();
-  device_parts_.clear();
-  int rows = 0;
-  for (const Part& part : parts) {
-    nn::KvCache& cache = *part.cache;
-    const int first = base::IntSize(ids_), count = base::IntSize(part.tokens);
-    CHECK(count >= part.rows && first + count <= ws_.tokens_max);
-    CHECK_LE(cache.length() + count, cache.capacity());
-    CHECK(cache.Reserve(count));
-    ws_.Cover(cache.length() + count);
-    for (int t = 0; t < count; ++t) places_[first + t] = {&cache, cache.length() + t};
-    ids_.insert(ids_.end(), part.tokens.begin(), part.tokens.end());
-    AddTiles(first, count);
-    device_parts_.push_back({&cache, count, part.rows});
-    rows += part.rows;
-  }
-  CHECK_LE(rows, ws_.logits_max);
-  const int count = base::IntSize(ids_);
-  const Status embedded = Embed(ids_);
+  const int rows = Begin(parts, step);
+  const Status embedded = Embed();
   if (!embedded.ok()) return StepError{embedded, false};
-  const auto done = Blocks(count, step, rows);
+  const auto done = Blocks(step, rows);
   if (!done.ok()) return done.error();
   for (const Part& part : parts) part.cache->Advance(base::IntSize(part.tokens));
   if (rows == 0 || !done->empty()) return *done;
   GatherRows(parts);
-  Head(0, rows);
-  return std::span<const float>(ws_.logits)
-      .first(static_cast<std::size_t>(rows) * config_.vocab_size);
+  return head_.Run(rows);
 }
 
 // Moves the residuals whose logits are wanted to the front.
 void Transformer::GatherRows(std::span<const Part> parts) {
-  const int d = config_.hidden_size;
   int to = 0, end = 0;
   for (const Part& part : parts) {
     end += base::IntSize(part.tokens);
-    for (int from = end - part.rows; from < end; ++from, ++to) {
-      const float* row = ws_.residual.data() + nn::Offset(from, d);
-      if (from != to) std::copy_n(row, d, ws_.residual.data() + nn::Offset(to, d));
-    }
+    for (int from = end - part.rows; from < end; ++from, ++to) residual_.Move(from, to);
   }
 }
 
@@ -195,8 +170,9 @@ ffn::HybridCounters Transformer::hybrid_counters() const {
   return all;
 }
 
-StepResult<std::span<const float>> Transformer::Blocks(int tokens, Step step, int rows) {
-  const auto logits = Layers(tokens, rows);
+StepResult<std::span<const float>> Transformer::Blocks(Step step, int rows) {
+  const int tokens = step_.count();
+  const auto logits = Layers(rows);
   if (logits.ok()) {
     if (step == Step::kDecode) CountKept(tokens);
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
@@ -209,7 +185,8 @@ StepResult<std::span<const float>> Transformer::Blocks(int tokens, Step step, in
   return StepError{logits.status(), device_ != nullptr && device_->failed()};
 }
 
-Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
+Result<std::span<const float>> Transformer::Layers(int rows) {
+  const int tokens = step_.count();
   std::span<const float> logits;
   // Longer steps are computed whole, whatever the modes.
   const bool audited = !lossless_ && tokens <= ffn::kSparseTokensMax;
@@ -224,7 +201,7 @@ Result<std::span<const float>> Transformer::Layers(int tokens, int rows) {
   }
   for (; layer < config_.num_hidden_layers; ++layer) {
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
-    RETURN_IF_ERROR(Block(layer, tokens));
+    RETURN_IF_ERROR(Block(layer));
     if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
   }
@@ -237,59 +214,48 @@ void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
 }
 
-Status Transformer::Embed(std::span<const int> tokens) {
+Status Transformer::Embed() {
   const int d = config_.hidden_size;
-  ForTokens(base::IntSize(tokens), [&](int t) {
-    const int token = tokens[t];
+  nn::ForTokens(pool_, step_.count(), [&](int t) {
+    const int token = step_.ids()[t];
     CHECK(token >= 0 && token < config_.vocab_size);
     float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
-    Scale(config_.embedding_scale, x, d);
+    nn::Scale(config_.embedding_scale, x, d);
     if (config_.rotary()) return;
     float* learned = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
     kernels::DequantizePackedRow(weights_.position_embedding,
-                                 places_[t].position + config_.architecture->position_offset,
+                                 step_.place(t).position + config_.architecture->position_offset,
                                  learned);
     ops_.add(x, learned, d);
   });
-  return altup_.has_value() ? altup_->Begin(tokens, ws_.residual.data()) : OkStatus();
+  return altup_.has_value() ? altup_->Begin(step_.ids(), ws_.residual.data()) : OkStatus();
 }
 
-Status Transformer::Block(int layer, int tokens) {
+Status Transformer::Block(int layer) {
   const model::LayerWeights& w = weights_.layers[layer];
+  const int tokens = step_.count();
   const bool own_norm = w.attn_second_norm.weight != nullptr;
+  const bool by_inputs = EntersInputs(layer, tokens);
   if (altup_.has_value()) altup_->Predict(layer, tokens, ws_.residual.data());
   if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
     ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
-  NormHidden(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
-  Attention(layer, tokens);
+  residual_.Norm(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
+  attention_.Run(layer, by_inputs);
   if (flash_ != nullptr) flash_->Poke();
   if (config_.architecture->parallel_block) {
-    if (own_norm) NormHidden(w.attn_norm, 0, tokens);
-    RETURN_IF_ERROR(FeedForward(layer, tokens));
-    AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
+    if (own_norm) residual_.Norm(w.attn_norm, 0, tokens);
+    RETURN_IF_ERROR(FeedForward(layer, by_inputs));
+    residual_.Add(w.attn_post_norm, ws_.attention_out, tokens);
   } else {
-    AddToResidual(w.attn_post_norm, ws_.attention_out, tokens);
+    residual_.Add(w.attn_post_norm, ws_.attention_out, tokens);
     if (altup_.has_value()) altup_->AddLaurel(layer, tokens, ws_.hidden, ws_.residual.data());
-    NormHidden(w.ffn_norm, 0, tokens);
-    RETURN_IF_ERROR(FeedForward(layer, tokens));
+    residual_.Norm(w.ffn_norm, 0, tokens);
+    RETURN_IF_ERROR(FeedForward(layer, by_inputs));
   }
-  AddToResidual(w.ffn_post_norm, ws_.ffn_out, tokens);
+  residual_.Add(w.ffn_post_norm, ws_.ffn_out, tokens);
   if (altup_.has_value()) altup_->Correct(layer, tokens, ws_.residual.data());
   return OkStatus();
-}
-
-void Transformer::AddToResidual(const model::NormWeights& norm, std::vector<float>& out,
-                                int tokens) {
-  const int d = config_.hidden_size;
-  if (norm.weight != nullptr) {
-    ForTokens(tokens, [&](int t) {
-      float* row = out.data() + nn::Offset(t, d);
-      Normalize(norm, row, d, row);
-    });
-  }
-  Scale(config_.residual_scale, out.data(), tokens * d);
-  ops_.add(ws_.residual.data(), out.data(), tokens * d);
 }
 
 bool Transformer::EntersInputs(int layer, int tokens) {
@@ -300,8 +266,9 @@ bool Transformer::EntersInputs(int layer, int tokens) {
   return true;
 }
 
-Status Transformer::FeedForward(int layer, int tokens) {
-  if (EntersInputs(layer, tokens)) {
+Status Transformer::FeedForward(int layer, bool by_inputs) {
+  const int tokens = step_.count();
+  if (by_inputs) {
     inputs_->FeedForward(ws_.hidden.x.data(), tokens, ws_.ffn_out.data());
     return OkStatus();
   }
@@ -312,67 +279,6 @@ Status Transformer::FeedForward(int layer, int tokens) {
     auditor_->Keep(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
                    ffn_.policy(layer));
   return OkStatus();
-}
-
-// A quantised head multiplies 8-bit activations, and their rounding is most of the error of the
-// logits (0.06 of the 0.06 nats on Tidepool; all other products together give 0.01). So the
-// rounding error itself is quantised too and multiplied as a second token: 16 bits of precision for
-// the same weight bytes.
-void Transformer::Head(int first, int count) {
-  const int d = config_.hidden_size;
-  NormHidden(weights_.output_norm, first, count);
-  const std::array product = {nn::Product{&weights_.output, ws_.logits.data()}};
-  const int logits = count * config_.vocab_size;
-  if (!kernels::Traits(weights_.output.weight.type).quantized) {
-    Multiply(product, ws_.hidden, count);
-    return FinishLogits(logits);
-  }
-  nn::ActivationBuffer& x = ws_.head;
-  for (int t = 0; t < count; ++t) {
-    const std::ptrdiff_t from = nn::Offset(t, d), rest = nn::Offset(count + t, d);
-    const kernels::Activations hidden = ws_.hidden.view(from, d);
-    for (int i = 0; i < d; ++i) {
-      x.x[from + i] = hidden.x[i];
-      x.x[rest + i] = hidden.x[i] - hidden.scale[i / kernels::kActivationBlock] * hidden.q[i];
-    }
-    Quantize(x, t);
-    Quantize(x, count + t);
-  }
-  Multiply(product, x, 2 * count, /*fold=*/true);
-  FinishLogits(logits);
-}
-
-void Transformer::FinishLogits(int count) {
-  Scale(config_.logit_scale, ws_.logits.data(), count);
-  if (config_.logit_cap > 0)
-    ops_.soft_cap(ws_.logits.data(), count, static_cast<float>(config_.logit_cap));
-}
-
-void Transformer::NormHidden(const model::NormWeights& norm, int first, int tokens) {
-  const int d = config_.hidden_size;
-  ForTokens(tokens, [&](int t) {
-    const float* x = ws_.residual.data() + nn::Offset(first + t, d);
-    float* out = ws_.hidden.x.data() + nn::Offset(t, d);
-    if (norm.weight != nullptr) {
-      Normalize(norm, x, d, out);
-    } else {
-      std::copy_n(x, d, out);
-    }
-    Quantize(ws_.hidden, t);
-  });
-}
-
-void Transformer::Normalize(const model::NormWeights& norm, const float* x, int n, float* out) {
-  nn::Normalize(ops_, config_, norm, x, n, out);
-}
-
-void Transformer::Quantize(nn::ActivationBuffer& buffer, int token) {
-  nn::QuantizeToken(ops_, buffer, token);
-}
-
-void Transformer::Multiply(std::span<const nn::Product> products, const nn::ActivationBuffer& input,
-                           int tokens, bool fold) {
-  multiplier_.Multiply(products, input.view(), tokens, fold);
 }
 
 ffn::FfnCounters Transformer::ffn_counters(int layer) const {

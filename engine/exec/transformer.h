@@ -17,9 +17,10 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/exec/altup.h"
+#include "engine/exec/attention_block.h"
 #include "engine/exec/block_tap.h"
 #include "engine/exec/input_sparsity.h"
-#include "engine/exec/latent_attention.h"
+#include "engine/exec/output_head.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
@@ -156,89 +157,20 @@ class Transformer {
   const model::ModelConfig& config() const { return config_; }
 
  private:
-  void Begin(Step step);
+  // Places the tokens of a step; returns how many rows of logits are wanted.
+  int Begin(std::span<const Part> parts, Step step);
   // Errors of the flash tier alone, where a table stays in the file.
-  Status Embed(std::span<const int> tokens);
+  Status Embed();
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
   // a device has the head, else [0].
-  StepResult<std::span<const float>> Blocks(int tokens, Step step, int rows);
-  Result<std::span<const float>> Layers(int tokens, int rows);
-  Status Block(int layer, int tokens);
-  // residual += residual_scale * norm(out) [tokens, D].
-  void AddToResidual(const model::NormWeights& norm, std::vector<float>& out, int tokens);
-  // attention_out = Wo attention of `hidden`.
-  void Attention(int layer, int tokens);
+  StepResult<std::span<const float>> Blocks(Step step, int rows);
+  Result<std::span<const float>> Layers(int rows);
+  Status Block(int layer);
   // Whether the layer's matrices read only inputs that count, in this step: then inputs_ is there.
   bool EntersInputs(int layer, int tokens);
-  // q, k and v of `hidden`, not yet rotated.
-  void ProjectInput(int layer, int tokens);
-  void ProjectOutput(int layer, int tokens);
-  void RotateAndStore(int layer, int token);
-  bool SpreadsHeads() const;
-  void SpreadHeads(float* heads, int count);
-  void Store(int layer, int token, const float* k, const float* v);
-  // `k` is null where another layer's keys are read.
-  void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
-  void NormValue(float* v);
-  void Rotate(int layer, int position, float* q, float* k);
-  // What queries are times.
-  float QueryScale(int position) const;
-  void NormHeads(const model::NormWeights& norm, float* heads, int count);
-  struct Span {
-    int begin, end;  // positions
-  };
-  // The heads of one kv head's group of `count` tokens from `token` on.
-  struct Rows {
-    int token, count;
-    int kv_head;
-  };
-  // One token's attention to the cache: into ws_.attention.
-  void AttendOne(int layer);
-  // That of several, in tiles of tokens.
-  void AttendTokens(int layer);
-  // Cuts a sequence's `count` tokens from `first` on into tiles.
-  void AddTiles(int first, int count);
-  int TokensOfTile(int tokens) const;
-  void AttendTile(int layer, const Rows& rows, int thread);
-  void GatherQueries(const Rows& rows, int thread);
-  void AddChunk(int layer, const Rows& rows, int chunk, int thread);
-  Span Window(int layer, int position) const;
-  // Of the query heads of a kv head; null where there are none.
-  const float* Sinks(int layer, int kv_head) const {
-    const float* sinks = weights_.layers[layer].sinks;
-    return sinks == nullptr ? nullptr : sinks + kv_head * group_;
-  }
-  void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
-                   std::span<const kernels::PositionSpan> spans,
-                   const kernels::AttentionState& state);
   // ffn_out = the feed-forward network of `hidden`.
-  Status FeedForward(int layer, int tokens);
+  Status FeedForward(int layer, bool by_inputs);
   void GatherRows(std::span<const Part> parts);
-  // Logits of `count` tokens from `first` on, into the first rows of ws_.logits.
-  void Head(int first, int count);
-  // Scale and cap of so many.
-  void FinishLogits(int count);
-  // hidden = norm(residual), or the residual without a norm, and its Q8 form, for `tokens` tokens
-  // from `first` on.
-  void NormHidden(const model::NormWeights& norm, int first, int tokens);
-  void Normalize(const model::NormWeights& norm, const float* x, int n, float* out);
-  // Token `token` of `buffer` from floats to its Q8 form.
-  void Quantize(nn::ActivationBuffer& buffer, int token);
-  // Every product of the same activations in one parallel loop, biases added. `fold`: the second
-  // half of the tokens' outputs is added to the first.
-  void Multiply(std::span<const nn::Product> products, const nn::ActivationBuffer& input,
-                int tokens, bool fold = false);
-  // Calls body(token) for each token, in parallel where there are several.
-  template <typename Body>
-  void ForTokens(int tokens, const Body& body) {
-    // Below this, waking the other threads costs more than they save.
-    constexpr int kTokensInParallel = 4;
-    if (tokens >= kTokensInParallel) {
-      pool_.Run(tokens, [&](int token, int) { body(token); });
-    } else {
-      for (int token = 0; token < tokens; ++token) body(token);
-    }
-  }
 
   const model::ModelConfig& config_;
   const model::Weights& weights_;
@@ -246,10 +178,13 @@ class Transformer {
   base::WorkerPool& pool_;
   nn::Workspace ws_;
   nn::Multiplier multiplier_;
-  std::optional<LatentAttention> latent_;
   std::optional<AltUp> altup_;
   ffn::SparseFfn ffn_;
   std::optional<InputSparsity> inputs_;
+  StepTokens step_;
+  AttentionBlock attention_;
+  ResidualStream residual_;
+  OutputHead head_;
   std::unique_ptr<ffn::FfnPartition> hot_;
   std::unique_ptr<ffn::ExpertPartition> hot_experts_;
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
@@ -259,22 +194,9 @@ class Transformer {
   BlockTap* block_tap_ = nullptr;
   store::NeuronStore* const flash_;
   store::LayerStream* const stream_;
-  // Of this step's tokens: the sequence that each belongs to, and its position there.
-  struct Place {
-    nn::KvCache* cache = nullptr;
-    int position = 0;
-  };
-  std::vector<Place> places_;  // [tokens_max]
-  struct Tile {
-    int token, count;
-  };
-  std::vector<Tile> tiles_;                    // of this step's tokens: each of one sequence
-  std::vector<int> ids_;                       // of a step that is shared
   std::vector<gpu::DevicePart> device_parts_;  // of this step
   bool lossless_ = false, decoded_ = false;    // this step
   std::int64_t kept_tokens_ = 0;
-  const int group_;          // query heads of a kv head
-  std::vector<float> ones_;  // [Dh] the weights of a norm without any
 };
 
 }  // namespace thermocline::exec

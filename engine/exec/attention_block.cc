@@ -1,16 +1,13 @@
-// The attention half of exec/transformer.h.
-//
-// Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
-// are merged in order, so that the bits do not depend on the threads. Tiles of a prompt's tokens
-// are the items of the parallel loop: a tile reads a block's keys and values once. A single token's
-// items are its chunks.
+#include "engine/exec/attention_block.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "engine/base/index.h"
-#include "engine/exec/transformer.h"
+#include "engine/nn/for_tokens.h"
 #include "engine/nn/hadamard.h"
+#include "engine/nn/normalize.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::exec {
@@ -20,26 +17,47 @@ using kernels::kAttentionChunk;
 
 }  // namespace
 
-void Transformer::Attention(int layer, int tokens) {
-  ProjectInput(layer, tokens);
-  ForTokens(tokens, [&](int t) { RotateAndStore(layer, t); });
+AttentionBlock::AttentionBlock(const Params& p)
+    : config_(p.config),
+      weights_(p.weights),
+      ops_(p.ops),
+      pool_(p.pool),
+      multiplier_(p.multiplier),
+      ws_(p.workspace),
+      inputs_(p.inputs),
+      step_(p.step),
+      group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
+  if (config_.latent.any())
+    latent_.emplace(LatentAttention::Params{.config = config_,
+                                            .ops = ops_,
+                                            .pool = pool_,
+                                            .multiplier = multiplier_,
+                                            .tokens_max = ws_.tokens_max});
+  if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
+}
+
+void AttentionBlock::Run(int layer, bool by_inputs) {
+  const int tokens = step_.count();
+  ProjectInput(layer, by_inputs);
+  nn::ForTokens(pool_, tokens, [&](int t) { RotateAndStore(layer, t); });
   if (tokens == 1) {
     AttendOne(layer);
   } else {
     AttendTokens(layer);
   }
   if (SpreadsHeads()) {
-    ForTokens(tokens, [&](int t) {
+    nn::ForTokens(pool_, tokens, [&](int t) {
       SpreadHeads(ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols),
                   config_.num_attention_heads);
     });
   }
-  ProjectOutput(layer, tokens);
+  ProjectOutput(layer, by_inputs);
 }
 
-void Transformer::ProjectInput(int index, int tokens) {
+void AttentionBlock::ProjectInput(int index, bool by_inputs) {
   const model::LayerWeights& layer = weights_.layers[index];
-  if (EntersInputs(index, tokens))
+  const int tokens = step_.count();
+  if (by_inputs)
     return inputs_->Project(ws_.hidden.x.data(), tokens, ws_.q.x.data(), ws_.k.data(),
                             ws_.v.data());
   if (latent_.has_value())
@@ -48,50 +66,45 @@ void Transformer::ProjectInput(int index, int tokens) {
                                nn::Product{&layer.k, ws_.k.data()},
                                nn::Product{&layer.v, ws_.v.data()}};
   const std::size_t count = layer.k.weight.rows > 0 ? products.size() : 1;
-  Multiply(std::span(products).first(count), ws_.hidden, tokens);
+  multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
 }
 
-void Transformer::ProjectOutput(int index, int tokens) {
+void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
   const model::LayerWeights& layer = weights_.layers[index];
-  if (EntersInputs(index, tokens))
-    return inputs_->Output(ws_.attention.x.data(), tokens, ws_.attention_out.data());
+  const int tokens = step_.count();
+  if (by_inputs) return inputs_->Output(ws_.attention.x.data(), tokens, ws_.attention_out.data());
   if (latent_.has_value())
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
-  ForTokens(tokens, [&](int t) {
+  nn::ForTokens(pool_, tokens, [&](int t) {
     float* row = ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols);
     if (layer.attn_sub_norm.weight != nullptr)
-      Normalize(layer.attn_sub_norm, row, ws_.attention.cols, row);
-    Quantize(ws_.attention, t);
+      nn::Normalize(ops_, config_, layer.attn_sub_norm, row, ws_.attention.cols, row);
+    nn::QuantizeToken(ops_, ws_.attention, t);
   });
   const std::array output = {nn::Product{&layer.attn_output, ws_.attention_out.data()}};
-  Multiply(output, ws_.attention, tokens);
+  multiplier_.Multiply(output, ws_.attention.view(), tokens, false);
 }
 
-void Transformer::NormHeads(const model::NormWeights& norm, float* heads, int count) {
+void AttentionBlock::NormHeads(const model::NormWeights& norm, float* heads, int count) {
   if (norm.weight == nullptr) return;
   for (int h = 0; h < count; ++h) {
     float* head = heads + nn::Offset(h, config_.head_dim);
-    Normalize(norm, head, config_.head_dim, head);
+    nn::Normalize(ops_, config_, norm, head, config_.head_dim, head);
   }
 }
 
-void Transformer::NormQueryAndKey(const model::LayerWeights& w, float* q, float* k) {
+void AttentionBlock::NormQueryAndKey(const model::LayerWeights& w, float* q, float* k) {
   const int heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   if (config_.architecture->wide_norm) {
-    Normalize(w.q_norm, q, heads * config_.head_dim, q);
-    if (k != nullptr) Normalize(w.k_norm, k, kv_heads * config_.head_dim, k);
+    nn::Normalize(ops_, config_, w.q_norm, q, heads * config_.head_dim, q);
+    if (k != nullptr) nn::Normalize(ops_, config_, w.k_norm, k, kv_heads * config_.head_dim, k);
   } else {
     NormHeads(w.q_norm, q, heads);
     if (k != nullptr) NormHeads(w.k_norm, k, kv_heads);
   }
 }
 
-void Transformer::NormValue(float* v) {
-  if (config_.architecture->value_norm)
-    NormHeads({.weight = ones_.data()}, v, config_.num_key_value_heads);
-}
-
-void Transformer::Rotate(int layer, int position, float* q, float* k) {
+void AttentionBlock::Rotate(int layer, int position, float* q, float* k) {
   const model::RopeConfig& of = config_.RopeOf(layer);
   const nn::RopeTable& table = &of == &config_.window_rope ? ws_.window_rope : ws_.rope;
   kernels::RopeParams rope{
@@ -109,17 +122,17 @@ void Transformer::Rotate(int layer, int position, float* q, float* k) {
   ops_.rope(rope);
 }
 
-float Transformer::QueryScale(int position) const {
+float AttentionBlock::QueryScale(int position) const {
   const float scale = config_.ScoreScale();
   if (config_.temperature_beta == 0) return scale;
   const int periods = position / config_.temperature_period;
   return scale * static_cast<float>(1 + config_.temperature_beta * std::log1p(periods));
 }
 
-void Transformer::RotateAndStore(int layer, int token) {
+void AttentionBlock::RotateAndStore(int layer, int token) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
-            position = places_[token].position;
+            position = step_.place(token).position;
   const std::ptrdiff_t at = nn::Offset(token, config_.num_key_value_heads * head_dim);
   const bool owns = config_.OwnsKv(layer);
   float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
@@ -133,7 +146,8 @@ void Transformer::RotateAndStore(int layer, int token) {
   if (SpreadsHeads()) SpreadHeads(q, heads);
   if (!owns) return;
   float* v = ws_.v.data() + at;
-  NormValue(v);
+  if (config_.architecture->value_norm)
+    NormHeads({.weight = ones_.data()}, v, config_.num_key_value_heads);
   if (SpreadsHeads()) {
     SpreadHeads(k, config_.num_key_value_heads);
     SpreadHeads(v, config_.num_key_value_heads);
@@ -142,18 +156,18 @@ void Transformer::RotateAndStore(int layer, int token) {
 }
 
 // Four bits hold heads whose outliers are spread; what attention sees is spread back.
-bool Transformer::SpreadsHeads() const {
-  return places_[0].cache->pool().type() == kernels::KvType::kQ4_0;
+bool AttentionBlock::SpreadsHeads() const {
+  return step_.place(0).cache->pool().type() == kernels::KvType::kQ4_0;
 }
 
-void Transformer::SpreadHeads(float* heads, int count) {
+void AttentionBlock::SpreadHeads(float* heads, int count) {
   for (int h = 0; h < count; ++h)
     nn::Hadamard(heads + nn::Offset(h, config_.head_dim), config_.head_dim);
 }
 
-void Transformer::Store(int layer, int token, const float* k, const float* v) {
-  const int head_dim = config_.head_dim, position = places_[token].position;
-  nn::KvCache& cache = *places_[token].cache;
+void AttentionBlock::Store(int layer, int token, const float* k, const float* v) {
+  const int head_dim = config_.head_dim, position = step_.place(token).position;
+  nn::KvCache& cache = *step_.place(token).cache;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position, pool.kind(layer));
   for (int head = 0; head < config_.num_key_value_heads; ++head) {
@@ -167,16 +181,16 @@ void Transformer::Store(int layer, int token, const float* k, const float* v) {
   }
 }
 
-Transformer::Span Transformer::Window(int layer, int position) const {
+kernels::PositionSpan AttentionBlock::Window(int layer, int position) const {
   const int window = config_.WindowOf(layer);
   return {window > 0 ? std::max(0, position + 1 - window) : 0, position + 1};
 }
 
-void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
-                              const kernels::Activations& q,
-                              std::span<const kernels::PositionSpan> spans,
-                              const kernels::AttentionState& state) {
-  const nn::KvCache& cache = *places_[rows.token].cache;
+void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
+                                 const kernels::Activations& q,
+                                 std::span<const kernels::PositionSpan> spans,
+                                 const kernels::AttentionState& state) {
+  const nn::KvCache& cache = *step_.place(rows.token).cache;
   const int kept = config_.KvLayerOf(layer);
   ops_.attention({.q = q,
                   .group = group_,
@@ -192,7 +206,7 @@ void Transformer::AttendChunk(int layer, const Rows& rows, int thread,
                   .state = state});
 }
 
-int Transformer::TokensOfTile(int tokens) const {
+int AttentionBlock::TokensOfTile(int tokens) const {
   const int kv_heads = config_.num_key_value_heads;
   int tile = std::max(1, kernels::kAttentionRows / group_);
   // Some items for each thread.
@@ -201,23 +215,18 @@ int Transformer::TokensOfTile(int tokens) const {
   return tile;
 }
 
-void Transformer::AddTiles(int first, int count) {
-  const int tile = TokensOfTile(count);
-  for (int t = 0; t < count; t += tile) tiles_.push_back({first + t, std::min(tile, count - t)});
-}
-
-void Transformer::AttendTokens(int layer) {
+void AttentionBlock::AttendTokens(int layer) {
   const int kv_heads = config_.num_key_value_heads;
-  pool_.Run(base::IntSize(tiles_) * kv_heads, [&](int item, int thread) {
-    const Tile& tile = tiles_[item / kv_heads];
+  pool_.Run(base::IntSize(step_.tiles()) * kv_heads, [&](int item, int thread) {
+    const StepTokens::Tile& tile = step_.tiles()[item / kv_heads];
     AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
   });
 }
 
-void Transformer::GatherQueries(const Rows& rows, int thread) {
+void AttentionBlock::GatherQueries(const Rows& rows, int thread) {
   nn::ActivationBuffer& q = ws_.tile_q[thread];
   const int size = group_ * config_.head_dim;
-  const bool quantised = kernels::IsQuantized(places_[rows.token].cache->pool().type());
+  const bool quantised = kernels::IsQuantized(step_.place(rows.token).cache->pool().type());
   for (int t = 0; t < rows.count; ++t) {
     const std::ptrdiff_t head =
         nn::Offset(rows.token + t, config_.num_attention_heads) + rows.kv_head * group_;
@@ -227,12 +236,12 @@ void Transformer::GatherQueries(const Rows& rows, int thread) {
 }
 
 // The parts of the tile's tokens over one chunk, into their running states.
-void Transformer::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
+void AttentionBlock::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
   std::array<kernels::PositionSpan, kernels::kAttentionRows> spans;
   const kernels::AttentionState part = ws_.chunk.state(thread, 0);
   int first = -1, count = 0;
   for (int t = 0; t < rows.count; ++t) {
-    const Span window = Window(layer, places_[rows.token + t].position);
+    const kernels::PositionSpan window = Window(layer, step_.place(rows.token + t).position);
     const kernels::PositionSpan span{std::max(window.begin, chunk * kAttentionChunk),
                                      std::min(window.end, (chunk + 1) * kAttentionChunk)};
     if (span.begin >= span.end) continue;
@@ -246,7 +255,7 @@ void Transformer::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
   for (int t = 0; t < count; ++t) {
     const kernels::AttentionState from = part.Row(t * group_, config_.head_dim),
                                   into = ws_.running.state(thread, (first + t) * group_);
-    const int begin = Window(layer, places_[rows.token + first + t].position).begin;
+    const int begin = Window(layer, step_.place(rows.token + first + t).position).begin;
     if (begin / kAttentionChunk == chunk) {
       kernels::CopyAttention(from, group_, config_.head_dim, into);
     } else {
@@ -255,10 +264,10 @@ void Transformer::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
   }
 }
 
-void Transformer::AttendTile(int layer, const Rows& rows, int thread) {
+void AttentionBlock::AttendTile(int layer, const Rows& rows, int thread) {
   GatherQueries(rows, thread);
-  const int begin = Window(layer, places_[rows.token].position).begin,
-            last = places_[rows.token + rows.count - 1].position;
+  const int begin = Window(layer, step_.place(rows.token).position).begin,
+            last = step_.place(rows.token + rows.count - 1).position;
   for (int chunk = begin / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk)
     AddChunk(layer, rows, chunk, thread);
   for (int t = 0; t < rows.count; ++t) {
@@ -269,11 +278,11 @@ void Transformer::AttendTile(int layer, const Rows& rows, int thread) {
   }
 }
 
-void Transformer::AttendOne(int layer) {
-  const Span window = Window(layer, places_[0].position);
+void AttentionBlock::AttendOne(int layer) {
+  const kernels::PositionSpan window = Window(layer, step_.place(0).position);
   const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
-  if (kernels::IsQuantized(places_[0].cache->pool().type())) Quantize(ws_.q, 0);
+  if (kernels::IsQuantized(step_.place(0).cache->pool().type())) nn::QuantizeToken(ops_, ws_.q, 0);
   pool_.Run(kv_heads * chunks, [&](int item, int thread) {
     const int head = item % kv_heads, chunk = item / kv_heads;
     const std::array positions = {

@@ -1,0 +1,98 @@
+// Attention of one layer: from its normed input to what is added to the residual.
+//
+// Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
+// are merged in order, so that the bits do not depend on the threads. Tiles of a prompt's tokens
+// are the items of the parallel loop: a tile reads a block's keys and values once. A single token's
+// items are its chunks.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/base/worker_pool.h"
+#include "engine/exec/input_sparsity.h"
+#include "engine/exec/latent_attention.h"
+#include "engine/exec/step_tokens.h"
+#include "engine/model/weights.h"
+#include "engine/nn/multiplier.h"
+#include "engine/nn/workspace.h"
+#include "kernels/op_table.h"
+
+namespace thermocline::exec {
+
+// Decode thread only. Borrows everything; allocates nothing after construction.
+class AttentionBlock {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    const kernels::OpTable& ops;
+    base::WorkerPool& pool;
+    nn::Multiplier& multiplier;
+    nn::Workspace& workspace;
+    InputSparsity* inputs;  // null: no layer is computed so
+    const StepTokens& step;
+  };
+  explicit AttentionBlock(const Params& params);
+  static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
+    return LatentAttention::Bytes(config, tokens_max);
+  }
+
+  // Of a sequence's tokens, so that there is work for all threads.
+  int TokensOfTile(int tokens) const;
+  // Stores the step's keys and values, and computes attention_out of `hidden`. `by_inputs`: the
+  // layer's matrices read only inputs that count.
+  void Run(int layer, bool by_inputs);
+
+ private:
+  // q, k and v of `hidden`, not yet rotated.
+  void ProjectInput(int layer, bool by_inputs);
+  void ProjectOutput(int layer, bool by_inputs);
+  void RotateAndStore(int layer, int token);
+  bool SpreadsHeads() const;
+  void SpreadHeads(float* heads, int count);
+  void Store(int layer, int token, const float* k, const float* v);
+  // `k` is null where another layer's keys are read.
+  void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
+  void NormHeads(const model::NormWeights& norm, float* heads, int count);
+  void Rotate(int layer, int position, float* q, float* k);
+  // What queries are times.
+  float QueryScale(int position) const;
+  // The heads of one kv head's group of `count` tokens from `token` on.
+  struct Rows {
+    int token, count;
+    int kv_head;
+  };
+  // One token's attention to the cache: into ws_.attention.
+  void AttendOne(int layer);
+  // That of several, in tiles of tokens.
+  void AttendTokens(int layer);
+  void AttendTile(int layer, const Rows& rows, int thread);
+  void GatherQueries(const Rows& rows, int thread);
+  void AddChunk(int layer, const Rows& rows, int chunk, int thread);
+  void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
+                   std::span<const kernels::PositionSpan> spans,
+                   const kernels::AttentionState& state);
+  // Positions that one sees.
+  kernels::PositionSpan Window(int layer, int position) const;
+  // Of the query heads of a kv head; null where there are none.
+  const float* Sinks(int layer, int kv_head) const {
+    const float* sinks = weights_.layers[layer].sinks;
+    return sinks == nullptr ? nullptr : sinks + kv_head * group_;
+  }
+
+  const model::ModelConfig& config_;
+  const model::Weights& weights_;
+  const kernels::OpTable& ops_;
+  base::WorkerPool& pool_;
+  nn::Multiplier& multiplier_;
+  nn::Workspace& ws_;
+  InputSparsity* const inputs_;
+  const StepTokens& step_;
+  std::optional<LatentAttention> latent_;
+  const int group_;          // query heads of a kv head
+  std::vector<float> ones_;  // [Dh] the weights of a norm without any
+};
+
+}  // namespace thermocline::exec

@@ -1,0 +1,31 @@
+// From the residual to logits.
+#pragma once
+
+#include <span>
+
+#include "engine/exec/residual_stream.h"
+#include "engine/nn/multiplier.h"
+
+namespace thermocline::exec {
+
+// Borrows everything; allocates nothing.
+class OutputHead {
+ public:
+  struct Params {
+    const model::ModelConfig& config;
+    const model::Weights& weights;
+    const kernels::OpTable& ops;
+    nn::Multiplier& multiplier;
+    ResidualStream& residual;
+    nn::Workspace& workspace;
+  };
+  explicit OutputHead(const Params& params) : p_(params) {}
+
+  // [count, V] of the first `count` tokens.
+  std::span<const float> Run(int count);
+
+ private:
+  const Params p_;
+};
+
+}  // namespace thermocline::exec

@@ -1,0 +1,62 @@
+// The tokens of a step: of one sequence, or of several that share it.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/index.h"
+#include "engine/nn/kv_cache.h"
+
+namespace thermocline::exec {
+
+// Allocates nothing after construction.
+class StepTokens {
+ public:
+  // Whose token it is, and where it stands.
+  struct Place {
+    nn::KvCache* cache = nullptr;
+    int position = 0;
+  };
+  // Neighbours of one sequence, whose attention is computed together.
+  struct Tile {
+    int token, count;
+  };
+
+  explicit StepTokens(int tokens_max) : tokens_max_(tokens_max) {
+    ids_.reserve(tokens_max);
+    places_.reserve(tokens_max);
+    tiles_.reserve(tokens_max);
+  }
+
+  void Clear() {
+    ids_.clear();
+    places_.clear();
+    tiles_.clear();
+  }
+  // Reserves the cache's room for its next tokens. Requires: there is room.
+  void Add(std::span<const int> tokens, nn::KvCache& cache, int tile_tokens) {
+    const int first = count(), added = base::IntSize(tokens);
+    CHECK_LE(first + added, tokens_max_);
+    CHECK_LE(cache.length() + added, cache.capacity());
+    CHECK(cache.Reserve(added));
+    ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+    for (int t = 0; t < added; ++t) places_.push_back({&cache, cache.length() + t});
+    for (int t = 0; t < added; t += tile_tokens)
+      tiles_.push_back({first + t, std::min(tile_tokens, added - t)});
+  }
+
+  int count() const { return base::IntSize(ids_); }
+  std::span<const int> ids() const { return ids_; }
+  const Place& place(int token) const { return places_[token]; }
+  std::span<const Tile> tiles() const { return tiles_; }
+
+ private:
+  const int tokens_max_;
+  std::vector<int> ids_;       // [T]
+  std::vector<Place> places_;  // [T]
+  std::vector<Tile> tiles_;
+};
+
+}  // namespace thermocline::exec
