@@ -66,6 +66,7 @@ enum class Reason : unsigned char {
   kPrefillBudget,  // too many prompt tokens wait
   kGrammarMemory,  // the grammars of other answers hold all of it
   kRequestMemory,  // the bodies of other requests do
+  kConnections,    // others of the same key have as many as one key may have
   kDeadline,       // of DeadlineExceeded
   kUnavailable,    // of Unavailable
   kLoading,

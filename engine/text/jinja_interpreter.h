@@ -15,7 +15,8 @@ struct Limits {
   std::int64_t steps =
       5'000'000;  // expressions and statements evaluated, and a share of bytes copied
   std::size_t output_bytes = kRenderedBytesMax;
-  int depth = 150;  // nested expressions and calls
+  std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
+  int depth = 150;                  // nested expressions and calls
 };
 
 // Names visible at one point; loops and macros open new ones.
@@ -68,6 +69,7 @@ class Interpreter {
   const Limits limits_;
   std::shared_ptr<Scope> globals_;
   std::int64_t steps_ = 0;
+  std::size_t made_bytes_ = 0;
   int depth_ = 0;
 };
 

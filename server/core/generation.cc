@@ -34,6 +34,12 @@ Status FailureOf(const TokenChannel::Update& update) {
   }
 }
 
+Status TooManyConnections(int connections_max) {
+  return base::ResourceExhausted("other connections of this key are as many as one key may have, ",
+                                 connections_max, " of server.connections_max; close some")
+      .WithReason(Reason::kConnections);
+}
+
 Status ShuttingDown() {
   return base::Unavailable("the server is shutting down").WithReason(Reason::kDraining);
 }

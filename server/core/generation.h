@@ -23,6 +23,8 @@ class Service;
 Status FailureOf(const TokenChannel::Update& update);
 // What is told to those whose work the daemon's end leaves undone.
 Status ShuttingDown();
+// The caller's key has as many connections as it may have.
+Status TooManyConnections(int connections_max);
 // Of what was cancelled because its client left.
 Status ClientGone();
 

@@ -6,6 +6,11 @@
 #include "server/chat/format_probe.h"
 
 namespace thermocline::server {
+namespace {
+
+constexpr std::size_t kProbeBytesMax = std::size_t{1} << 20;  // of a conversation of a few words
+
+}  // namespace
 
 chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenizer& tokenizer) {
   const model::Vocabulary& v = tokenizer.vocabulary();
@@ -14,7 +19,7 @@ chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenize
     if (tokenizer.IsStop(id)) stops.insert(v.tokens[id]);
   chat::OutputFormat format = chat::LearnFormat({
       .render = [&](const Json& conversation) -> Result<std::string> {
-        ASSIGN_OR_RETURN(const text::TemplateText text, chat.Render(conversation));
+        ASSIGN_OR_RETURN(const text::TemplateText text, chat.Render(conversation, kProbeBytesMax));
         return text.bytes();
       },
       .is_stop = [&](std::string_view text) { return stops.contains(std::string(text)); },

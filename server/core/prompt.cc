@@ -1,6 +1,8 @@
 #include "server/core/prompt.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
 
 #include "engine/text/tokenizer.h"
 #include "server/core/request_limits.h"
@@ -78,7 +80,9 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   if (prompt.ok()) return prompt;
   // The bounds on templates are the client's to keep, not a queue to wait for.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
-  return too_much ? base::InvalidArgument(prompt.status().message()) : prompt.status();
+  if (!too_much) return prompt.status();
+  GiveBackHeap(std::numeric_limits<std::size_t>::max());  // what it had made until then
+  return base::InvalidArgument(prompt.status().message());
 }
 
 Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,

@@ -59,6 +59,8 @@ constexpr std::array kRows = {
                "GRAMMAR_MEMORY", "grammar_memory", "other", kRetry, kTold},
     RefusalRow{R::kRequestMemory, 429, kLimit, "request_memory", C::kResourceExhausted,
                "REQUEST_MEMORY", "request_memory", "other", kRetry, kTold},
+    RefusalRow{R::kConnections, 429, kLimit, "too_many_connections", C::kResourceExhausted,
+               "TOO_MANY_CONNECTIONS", "connections", "other", kRetry, kTold},
     RefusalRow{R::kDeadline, 504, kServer, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
                "deadline", "other", !kRetry, kTold},
     RefusalRow{R::kUnavailable, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",

@@ -23,6 +23,7 @@ constexpr std::size_t kScalarBytes = 112, kContainerBytes = 288, kTextCopies = 5
 constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
 constexpr std::size_t kFieldNameMax = 64;
 constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
+constexpr std::size_t kFirstAnswers = 8;  // of any size, of so many clients at least
 
 // Returns where the text of JSON that begins at `begin` ends: at its closing quote.
 std::size_t EndOfText(std::string_view body, std::size_t begin) {
@@ -170,7 +171,12 @@ bool RequestMemory::Hold::TakeForAnswer(std::size_t bytes) {
 bool RequestMemory::HasRoomForAnswer(const std::string& client) const {
   const auto found = by_client_.find(client);
   const std::size_t of_client = found == by_client_.end() ? 0 : found->second.answers;
-  return of_client == 0 || (of_client < client_max_ && answers_ < bytes_max_);
+  if (of_client > 0) return of_client < client_max_ && answers_ < bytes_max_;
+  // One client's huge answer keeps nobody else's first one out; many clients' do.
+  std::size_t counted = 0;
+  for (const auto& [name, share] : by_client_)
+    counted += std::min(share.answers, bytes_max_ / kFirstAnswers);
+  return counted < bytes_max_;
 }
 
 Status UnreadAnswers() {
@@ -184,8 +190,8 @@ Status UnreadAnswers() {
 bool RequestMemory::TakeTrimHint() {
   const base::MutexLock lock(mutex_);
   const bool asked = std::exchange(trim_asked_, false);
-  if (peak_ < kTrimFrom || held_ > kTrimBelow) return asked;
-  peak_ = held_;
+  if (peak_ < kTrimFrom || held_ + answers_ > kTrimBelow) return asked;
+  peak_ = held_ + answers_;
   return true;
 }
 
@@ -233,7 +239,7 @@ void RequestMemory::SetLocked(Hold& hold, std::size_t bytes) {
   change(of_client.bytes);
   if (hold.of_answer_) change(of_client.answers);
   change(hold.of_answer_ ? answers_ : held_);
-  peak_ = std::max({peak_, held_, of_client.bytes});
+  peak_ = std::max(peak_, held_ + answers_);
   hold.bytes_ = bytes;
   if (of_client.bytes == 0) by_client_.erase(hold.client_);
 }

@@ -68,8 +68,8 @@ std::size_t MadeTextBytesMax(const RequestSizes& sizes);
 // InvalidArgument, kTooLarge: tokenizing `text` takes more than that lane has.
 Status CheckMadeText(std::string_view text, const RequestSizes& sizes);
 
-// Returns to the system what work on so many bytes has left; the heaps of threads would keep it for
-// as long as they like.
+// Returns to the system what work on so many bytes has left, if they are many; the heaps of threads
+// would keep it for as long as they like.
 void GiveBackHeap(std::size_t values_bytes);
 
 // Answers, and what they are made of, up to this are in the margin of the plan.
@@ -95,9 +95,9 @@ class RequestMemory {
     // Takes also what there is not, for an answer, which is there already. It keeps this client's
     // later bodies out, not others'.
     void Force(std::size_t bytes);
-    // Takes `bytes` for a large answer that is about to be written, or returns false. A client's
-    // first one may be, the others while its unread ones are less than its half and everybody's
-    // less than all: what is made beyond that is one answer for each client.
+    // Takes `bytes` for a large answer that is about to be written, or returns false. It may be
+    // written while the client's unread ones are less than its half and everybody's less than all;
+    // a client's first one while those of each client, up to an eighth of all, are less than all.
     bool TakeForAnswer(std::size_t bytes);
 
    private:
@@ -132,7 +132,7 @@ class RequestMemory {
   mutable base::Mutex mutex_;
   std::size_t held_ GUARDED_BY(mutex_) = 0;     // by bodies
   std::size_t answers_ GUARDED_BY(mutex_) = 0;  // unread
-  std::size_t peak_ GUARDED_BY(mutex_) = 0;     // since the last hint
+  std::size_t peak_ GUARDED_BY(mutex_) = 0;     // of both, since the last hint
   bool trim_asked_ GUARDED_BY(mutex_) = false;
   std::map<std::string, Share> by_client_ GUARDED_BY(mutex_);
 };

@@ -93,6 +93,10 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
     refusal_ =
         base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
   }
+  const int connections_max = live_->config.ConnectionsMaxOfKey();
+  if (live_->needs_keys() && refusal_.ok() &&
+      !credit_.BelongTo(peer_, caller_.tenant, connections_max))
+    refusal_ = server::TooManyConnections(connections_max);
   if (metadata_bytes > kMetadataBytesMax && refusal_.ok()) {
     refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes, " bytes; at most ",
                                            kMetadataBytesMax, " are taken"));

@@ -32,12 +32,36 @@ std::uint64_t UnaccountedBytesMax(const Account& account, std::size_t body_bytes
 
 void ConnectionCredit::Open(const std::string& peer) {
   const base::MutexLock lock(mutex_);
-  accounts_[peer] = {};
+  Account& account = accounts_[peer];
+  Disown(account);
+  account = {};
 }
 
 void ConnectionCredit::Close(const std::string& peer) {
   const base::MutexLock lock(mutex_);
-  accounts_.erase(peer);
+  const auto found = accounts_.find(peer);
+  if (found == accounts_.end()) return;
+  Disown(found->second);
+  accounts_.erase(found);
+}
+
+void ConnectionCredit::Disown(Account& account) {
+  const auto found = by_owner_.find(account.owner);
+  if (found != by_owner_.end() && --found->second == 0) by_owner_.erase(found);
+  account.owner.clear();
+}
+
+bool ConnectionCredit::BelongTo(const std::string& peer, const std::string& owner,
+                                int connections_max) {
+  const base::MutexLock lock(mutex_);
+  const auto found = accounts_.find(peer);
+  if (found == accounts_.end() || found->second.owner == owner) return true;
+  const auto of_owner = by_owner_.find(owner);
+  if (of_owner != by_owner_.end() && of_owner->second >= connections_max) return false;
+  Disown(found->second);
+  found->second.owner = owner;
+  ++by_owner_[owner];
+  return true;
 }
 
 void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_bytes,

@@ -24,6 +24,7 @@ struct Account {
   std::uint64_t accounted = 0;  // bytes of messages and metadata, and what carries them
   int uploads = 0;              // accepted calls whose message arrives
   int calls = 0;                // accepted calls that have not ended
+  std::string owner = {};  // the key whose calls it carries; "" = there are no keys, or none yet
 };
 
 // Bytes that a connection has received beyond what its calls and the time explain. An unproven
@@ -38,6 +39,9 @@ class ConnectionCredit {
   // A new connection; one that had this peer before is forgotten.
   void Open(const std::string& peer);
   void Close(const std::string& peer);
+  // From here on the connection carries `owner`'s calls. False: `owner` has `connections_max` that
+  // do. True for a connection that is not open here.
+  bool BelongTo(const std::string& peer, const std::string& owner, int connections_max);
   // A call has come, with so many bytes of metadata. `accepted`: its caller may call, and its
   // message follows.
   void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);
@@ -49,7 +53,10 @@ class ConnectionCredit {
   Account Of(const std::string& peer) const;
 
  private:
+  void Disown(Account& account) REQUIRES(mutex_);
+
   mutable base::Mutex mutex_;
+  std::map<std::string, int> by_owner_ GUARDED_BY(mutex_);
   std::map<std::string, Account, std::less<>> accounts_ GUARDED_BY(mutex_);
 };
 

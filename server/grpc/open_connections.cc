@@ -1,6 +1,7 @@
 #include "server/grpc/open_connections.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "engine/base/log.h"
@@ -127,6 +128,8 @@ bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
   const Account account = credit_.Of(connection.peer.name);
   traffic->age_s = std::chrono::duration<double>(now - connection.opened).count();
   if (account.proven && !std::exchange(connection.proven, true)) connection.socket.UnlimitUnread();
+  if (!account.owner.empty())
+    connection.place->BelongTo(account.owner, std::numeric_limits<int>::max());
   MakeWayIfIdle(connection, account);
   const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
   connection.unaccounted = unaccounted;

@@ -80,9 +80,21 @@ void Session::OnHeader(ErrorCode error) {
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
   exchange_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
-  if (exchange_->caller().known) MakeWayIfAsked();  // behind all strangers
+  if (exchange_->caller().known) {
+    const Status place = TakePlaceOfKey();
+    if (!place.ok()) return RefuseHeader(RefusalResponse(service_, exchange_->head(), place));
+    MakeWayIfAsked();  // behind all strangers
+  }
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
+}
+
+Status Session::TakePlaceOfKey() {
+  const server::Live& live = exchange_->live();
+  if (!live.needs_keys() || connection_->peer().admin) return OkStatus();
+  const int most = live.config.ConnectionsMaxOfKey();
+  return place_->BelongTo(exchange_->head().tenant, most) ? OkStatus()
+                                                          : server::TooManyConnections(most);
 }
 
 void Session::ReadBody() {

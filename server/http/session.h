@@ -36,6 +36,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void MakeWayIfAsked();
   void ReadHeader();
   void OnHeader(ErrorCode error);
+  // ResourceExhausted: the caller's key has as many connections as it may have.
+  Status TakePlaceOfKey();
   void ReadBody();
   // Nothing of a short one: it is in the margin of the plan.
   static server::BodyCost CostOf(const HttpRequest& request);

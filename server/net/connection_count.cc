@@ -1,5 +1,6 @@
 #include "server/net/connection_count.h"
 
+#include <limits>
 #include <utility>
 
 namespace thermocline::net {
@@ -18,12 +19,46 @@ ConnectionCount::Entry ConnectionCount::Enter(const std::string& address, int ma
 
 bool ConnectionCount::MakeWay(std::function<void()>& leave) {
   if (idle_.empty()) return false;
-  ConnectionPlace& longest = *idle_.front().place;
-  leave = std::move(idle_.front().leave);
-  ForgetIdle(longest);
-  longest.told_to_leave_ = true;
-  --all_;
+  auto found = idle_.begin();
+  for (auto each = idle_.begin(); each != idle_.end(); ++each)
+    if (OfOwner(*each->place) > OfOwner(*found->place)) found = each;
+  TellToLeave(found, leave);
   return true;
+}
+
+void ConnectionCount::TellToLeave(std::list<Idle>::iterator idle, std::function<void()>& leave) {
+  ConnectionPlace& place = *idle->place;
+  leave = std::move(idle->leave);
+  ForgetIdle(place);
+  Disown(place);
+  place.told_to_leave_ = true;
+  --all_;
+}
+
+int ConnectionCount::OfOwner(const ConnectionPlace& place) const {
+  return place.owner_.empty() ? std::numeric_limits<int>::max() : by_owner_.at(place.owner_);
+}
+
+bool ConnectionCount::BelongTo(ConnectionPlace& place, const std::string& owner, int owner_max,
+                               std::function<void()>& leave) {
+  if (place.owner_ == owner) return true;
+  const auto found = by_owner_.find(owner);
+  if (found != by_owner_.end() && found->second >= owner_max) {
+    auto idle = idle_.begin();
+    while (idle != idle_.end() && idle->place->owner_ != owner) ++idle;
+    if (idle == idle_.end()) return false;
+    TellToLeave(idle, leave);
+  }
+  Disown(place);
+  place.owner_ = owner;
+  ++by_owner_[owner];
+  return true;
+}
+
+void ConnectionCount::Disown(ConnectionPlace& place) {
+  const auto found = by_owner_.find(place.owner_);
+  if (found != by_owner_.end() && --found->second == 0) by_owner_.erase(found);
+  place.owner_.clear();
 }
 
 void ConnectionCount::ForgetIdle(ConnectionPlace& place) {
@@ -34,6 +69,7 @@ void ConnectionCount::ForgetIdle(ConnectionPlace& place) {
 void ConnectionCount::Leave(ConnectionPlace& place) {
   const base::MutexLock lock(mutex_);
   ForgetIdle(place);
+  Disown(place);
   if (!place.entered_) return;
   if (!place.told_to_leave_) --all_;
   const auto found = by_address_.find(place.address_);
@@ -64,6 +100,16 @@ bool ConnectionPlace::BeBusy() {
   const base::MutexLock lock(count_->mutex_);
   count_->ForgetIdle(*this);
   return !told_to_leave_;
+}
+
+bool ConnectionPlace::BelongTo(const std::string& owner, int owner_max) {
+  std::function<void()> leave;
+  const bool belongs = [&] {
+    const base::MutexLock lock(count_->mutex_);
+    return count_->BelongTo(*this, owner, owner_max, leave);
+  }();
+  if (leave) leave();
+  return belongs;
 }
 
 }  // namespace thermocline::net

@@ -13,8 +13,9 @@ namespace thermocline::net {
 
 class ConnectionPlace;
 
-// Thread-safe: connections in all and by address. Where all places are taken, the connection makes
-// way that has been idle for longest: it waits for a request, for the rest of one, or for a key.
+// Thread-safe: connections in all, by address and by owner. Where all places are taken, an idle
+// connection makes way, which waits for a request, for the rest of one, or for a key: one that is
+// nobody's, else one of the owner with most; of these the one that has been idle for longest.
 class ConnectionCount {
  public:
   enum class Entry { kIn, kFull, kFullForAddress };
@@ -31,11 +32,18 @@ class ConnectionCount {
   void Leave(ConnectionPlace& place);
   // False: nobody is idle.
   bool MakeWay(std::function<void()>& leave) REQUIRES(mutex_);
+  void TellToLeave(std::list<Idle>::iterator idle, std::function<void()>& leave) REQUIRES(mutex_);
   void ForgetIdle(ConnectionPlace& place) REQUIRES(mutex_);
+  // `leave`: as of Enter.
+  bool BelongTo(ConnectionPlace& place, const std::string& owner, int owner_max,
+                std::function<void()>& leave) REQUIRES(mutex_);
+  void Disown(ConnectionPlace& place) REQUIRES(mutex_);
+  int OfOwner(const ConnectionPlace& place) const REQUIRES(mutex_);
 
   base::Mutex mutex_;
   int all_ GUARDED_BY(mutex_) = 0;  // without those that were told to leave
   std::unordered_map<std::string, int> by_address_ GUARDED_BY(mutex_);
+  std::unordered_map<std::string, int> by_owner_ GUARDED_BY(mutex_);
   std::list<Idle> idle_ GUARDED_BY(mutex_);  // the longest first
 };
 
@@ -57,6 +65,9 @@ class ConnectionPlace {
   void BeIdle(std::function<void()> leave);
   // False: it was told to leave.
   bool BeBusy();
+  // From here on it is one of `owner`'s, of whose idle ones the longest makes way beyond
+  // `owner_max`. False: `owner` has so many and none is idle; then it is as it was.
+  bool BelongTo(const std::string& owner, int owner_max);
 
  private:
   friend class ConnectionCount;
@@ -67,6 +78,7 @@ class ConnectionPlace {
   bool told_to_leave_ = false;
   std::list<ConnectionCount::Idle>::iterator idle_ = {};
   bool is_idle_ = false;
+  std::string owner_ = {};  // "" = nobody's
 };
 
 }  // namespace thermocline::net

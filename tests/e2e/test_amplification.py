@@ -129,3 +129,24 @@ def test_unfinished_connections_of_strangers_make_way(tmp_path, keys, sent):
             next(lines)
             flood()
             assert "data: [DONE]" in list(lines)
+
+
+def test_slow_readers_of_one_key_leave_places_for_others(tmp_path):
+    """Forty streams that were hardly read had all places: probes and other keys got 503."""
+    from test_security import KEYS, key_line
+    keys = tmp_path / "keys"
+    keys.write_text("".join(map(key_line, KEYS)))
+    keys.chmod(0o600)
+    ada, bob = list(KEYS)[:2]
+    body = json.dumps({"messages": [{"role": "user", "content": "owl"}], "max_tokens": 4000, "ignore_eos": True, "stream": True})
+    request = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEYS[ada]}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with Daemon("server.connections_max=16", f"server.api_keys_file={keys}") as d, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(24):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", d.port), timeout=60))
+            client.sendall(request.encode())
+            clients.append(client)
+        lines = [client.recv(64).split(b"\r\n")[0] for client in clients]
+        assert sum(b" 200 " in line for line in lines) == 12 and sum(b" 429 " in line for line in lines) == 12, lines
+        for path in ("/health/live", "/v1/models") * 5:
+            assert httpx.get(d.url + path, headers={"authorization": f"Bearer {KEYS[bob]}"}, timeout=20).status_code == 200

@@ -185,6 +185,30 @@ def test_connections_that_fall_silent_behind_a_call_make_way():
         stream.cancel()
 
 
+def test_one_key_s_calls_leave_places_for_another_s(tmp_path):
+    """Connections of one key that made tiny calls all the time took the place of whoever called less often."""
+    keys = tmp_path / "keys"
+    keys.write_text("".join(f"{name}:{hashlib.sha256(key.encode()).hexdigest()}\n" for name, key in (("ada", KEY), ("bob", KEY[::-1]))))
+    keys.chmod(0o600)
+    bob = [("authorization", "Bearer " + KEY[::-1])]
+    call = lambda c, key: stubs.InferenceStub(c).CountTokens(pb.CountTokensRequest(text="owl"), metadata=key, timeout=60)
+    with Daemon("grpc.address=127.0.0.1:0", f"server.api_keys_file={keys}", "server.connections_max=16") as d, contextlib.ExitStack() as stack:
+        of_bob = [stack.enter_context(channel(d, **{"grpc.use_local_subchannel_pool": 1})) for _ in range(3)]
+        for c in of_bob:
+            assert call(c, bob).prompt_tokens > 0
+        of_ada, refused = [stack.enter_context(channel(d, **{"grpc.use_local_subchannel_pool": 1})) for _ in range(16)], 0
+        for _ in range(3):
+            for c in of_ada:
+                try:
+                    call(c, BEARER)
+                except grpc.RpcError as error:
+                    refused += 1
+                    assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE), error
+            for c in of_bob:
+                assert call(c, bob).prompt_tokens > 0
+        assert refused > 0
+
+
 def test_streams_of_reflection_take_no_threads_and_end_in_silence():
     """gRPC's own service of v1alpha took one for each: 7,725."""
     with Daemon("grpc.address=127.0.0.1:0", "server.read_timeout_s=5") as d:

@@ -39,12 +39,13 @@ def resident(daemon, what="VmRSS"):
         return int(re.search(rf"{what}:\s+(\d+) kB", f.read())[1]) << 10
 
 
-def post(daemon, path, body, headers="", announced=None, receive_bytes=None):
+def post(daemon, path, body, headers="", announced=None, receive_bytes=None, source=""):
     """A connection that has sent a request."""
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     client.settimeout(60)
+    client.bind((source, 0))
     client.connect(("127.0.0.1", daemon.port))
     client.sendall(f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {announced or len(body)}\r\n\r\n".encode())
     try:
@@ -212,6 +213,33 @@ def test_unread_pieces_are_refused_to_who_has_many():
             client.close()
         wait_until(lambda: resident(d) < BUDGET // 2, seconds=60)
         assert httpx.post(d.url + "/tokenize", content=body, timeout=60).status_code == 200
+
+
+def test_first_answers_of_many_addresses_are_bounded_together():
+    """Each address was a client that may always have one: 324 MiB."""
+    with Daemon(f"memory.budget_bytes={BUDGET}", "log.access=false") as d:
+        body = json.dumps({"content": ". " * 31_000, "with_pieces": True}).encode()
+        clients = [post(d, "/tokenize", body, receive_bytes=4096, source=f"127.0.{1 + i // 200}.{1 + i % 200}") for i in range(240)]
+        wait_until(lambda: len(select.select(clients, [], [], 0)[0]) == len(clients), seconds=120)
+        assert {client.recv(1 << 10).split(b"\r\n")[0].split()[1] for client in clients} == {b"200", b"429"}
+        assert resident(d, "VmHWM") < BUDGET
+        for client in clients:
+            client.close()
+        wait_until(lambda: resident(d) < BUDGET // 2, seconds=60)
+
+
+def test_what_a_template_keeps_is_bounded(tmp_path):
+    """Lists of all that it had made so far: 440 to 750 MiB."""
+    keeps = "{% set ns = namespace(x=[]) %}{% for m in messages %}{% set ns.x = ns.x + [messages | tojson] %}{% endfor %}{{ ns.x | length }}"
+    model = copy(TIDEPOOL, tmp_path / "keeps.gguf", fields={"tokenizer.chat_template": keeps})
+    body = json.dumps({"messages": [{"role": ("user", "assistant")[i % 2], "content": f"owl {i}"} for i in range(1501)]}).encode()
+    with Daemon(f"model.path={model}", f"memory.budget_bytes={BUDGET}") as d:
+        clients = [post(d, "/apply-template", body) for _ in range(8)]
+        for client in clients:
+            assert b" 400 " in client.recv(1 << 16).split(b"\r\n")[0]
+            client.close()
+        assert resident(d, "VmHWM") < BUDGET
+        wait_until(lambda: resident(d) < BUDGET // 2, seconds=60)
 
 
 def test_what_a_template_makes_longer_is_bounded(tmp_path):

@@ -54,6 +54,32 @@ def test_an_idea_has_one_home(spelling):
     assert homes == [ONE_HOME[spelling]] or (not homes and ONE_HOME[spelling].startswith("none"))
 
 
+# Classes whose members are defined in several files: each is to become smaller classes, and none is to be added.
+CUT = {"engine/load LoadedModel", "engine/model WeightPlan", "engine/sched Scheduler", "engine/text Interpreter", "server/grpc GrpcServer", "server/http Session"}
+MEMBER = r"^(?:[A-Za-z_][\w:<>,&*\s]*?\s[&*]?)?([A-Z]\w+)::(?:~?[A-Z]\w*|operator\S+)\("
+FUNCTION = r"^[A-Za-z_][\w:<>,&*\s]*?[\s&*]([A-Z]\w+)\((?:[^;{}]|\n)*?\)(?: const)?(?: noexcept)?"
+
+
+def test_a_class_is_defined_in_one_file():
+    """A file that grows too long is a class that does too much, not one to be cut in two."""
+    files = {}
+    for path in SOURCES:
+        if path.suffix == ".cc" and room_of(path) is not None:
+            for name in includes(path, MEMBER):
+                files.setdefault(f"{room_of(path)} {name}", set()).add(path.name)
+    assert {name for name, where in files.items() if len(where) > 1} == CUT
+
+
+def test_what_a_room_declares_it_defines():
+    places = {}
+    for path in SOURCES:
+        if room_of(path) is not None:
+            end, kind = (";", "declared") if path.suffix == ".h" else (r" \{", "defined")
+            for name in includes(path, FUNCTION + end):
+                places.setdefault(name, {"declared": set(), "defined": set()})[kind].add(room_of(path))
+    assert not [f"{name}: {where}" for name, where in places.items() if where["declared"] and where["defined"] and not where["declared"] & where["defined"]]
+
+
 def test_no_logic_reads_a_message():
     """A Status has a reason, a field and numbers for that."""
     reads = r"[^\n]*message\(\)\s*(?:==|!=|\.(?:starts_with|ends_with|contains|find|compare|substr)\b)[^\n]*"

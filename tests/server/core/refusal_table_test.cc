@@ -20,9 +20,10 @@ TEST(RefusalTable, EveryReasonHasARow) {
 
 // The labels of requests_rejected_total and requests_failed_total that docs/metrics.md names.
 TEST(RefusalTable, LabelsAreThoseOfTheMetrics) {
-  const std::set<std::string> rejected = {
-      "queue_full",  "prefill_budget", "grammar_memory", "request_memory", "too_long",
-      "bad_request", "auth",           "deadline",       "loading",        "draining"};
+  const std::set<std::string> rejected = {"queue_full",     "prefill_budget", "grammar_memory",
+                                          "request_memory", "connections",    "too_long",
+                                          "bad_request",    "auth",           "deadline",
+                                          "loading",        "draining"};
   const std::set<std::string> failed = {"device", "data", "other"};
   for (const RefusalRow& row : RefusalTable()) {
     EXPECT_TRUE(row.rejected == nullptr || rejected.contains(row.rejected)) << row.grpc_reason;
@@ -72,6 +73,8 @@ TEST(RefusalTable, WhatClientsAreToldApartBy) {
        C::kResourceExhausted, "QUEUE_FULL", "prefill_budget"},
       {base::ResourceExhausted("").WithReason(Reason::kRequestMemory), 429, "request_memory",
        C::kResourceExhausted, "REQUEST_MEMORY", "request_memory"},
+      {base::ResourceExhausted("").WithReason(Reason::kConnections), 429, "too_many_connections",
+       C::kResourceExhausted, "TOO_MANY_CONNECTIONS", "connections"},
       {base::InvalidArgument("").WithReason(Reason::kTooLarge), 413, "body_too_large",
        C::kResourceExhausted, "MESSAGE_TOO_LARGE", "bad_request"},
       {base::DeadlineExceeded(""), 504, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
