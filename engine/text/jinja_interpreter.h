@@ -5,19 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "engine/text/chat_template.h"
 #include "engine/text/jinja_ast.h"
+#include "engine/text/jinja_budget.h"
 
 namespace thermocline::text::jinja {
-
-// Bounds of one rendering: what a real conversation needs, times a hundred.
-struct Limits {
-  std::int64_t steps =
-      5'000'000;  // expressions and statements evaluated, and a share of bytes copied
-  std::size_t output_bytes = kRenderedBytesMax;
-  std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
-  int depth = 150;                  // nested expressions and calls
-};
 
 // Names visible at one point; loops and macros open new ones.
 struct Scope {
@@ -29,7 +20,7 @@ struct Scope {
 class Interpreter {
  public:
   explicit Interpreter(const Limits& limits)
-      : limits_(limits), globals_(std::make_shared<Scope>()) {}
+      : limits_(limits), budget_(limits), globals_(std::make_shared<Scope>()) {}
 
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
   // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
@@ -43,7 +34,7 @@ class Interpreter {
                             const Arguments& arguments);
   Result<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
   // Pays for `bytes` that a built-in made.
-  Status Charge(std::size_t bytes);
+  Status Charge(std::size_t bytes) { return budget_.Charge(bytes); }
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
@@ -67,9 +58,8 @@ class Interpreter {
   static Value Lookup(const std::string& name, const ScopePtr& scope);
 
   const Limits limits_;
+  Budget budget_;
   std::shared_ptr<Scope> globals_;
-  std::int64_t steps_ = 0;
-  std::size_t made_bytes_ = 0;
   int depth_ = 0;
 };
 
