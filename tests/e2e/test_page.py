@@ -9,6 +9,7 @@ import pytest
 from axe_selenium_python import Axe
 from conftest import BIN, Daemon
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -49,6 +50,17 @@ def opened(daemon, browser, path="/", name="tidepool"):
 
 def wait(browser, condition):
     WebDriverWait(browser, 60).until(condition)
+
+
+def open_chat(browser, words):
+    """Once it is in the list, which is drawn anew while an answer is saved."""
+    def opened(b):
+        for entry in b.find_elements(By.CSS_SELECTOR, "#chats .open"):
+            if words in entry.text:
+                entry.click()
+                return True
+        return False
+    WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException]).until(opened)
 
 
 def texts(browser, role):
@@ -115,8 +127,7 @@ def test_an_answer_belongs_to_its_chat_and_chats_outlive_a_reload(slow, browser)
     assert len(browser.find_elements(By.CSS_SELECTOR, ".message.assistant")) == 1
     opened(slow, browser, name=None)
     wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "#chats li")) == 2)
-    first = next(b for b in browser.find_elements(By.CSS_SELECTOR, "#chats .open") if "very long" in b.text)
-    first.click()
+    open_chat(browser, "very long")
     wait(browser, lambda b: answer_length(b) > 0)  # what was written before the reload
     assert "two and two" not in browser.find_element(By.ID, "messages").text
 
@@ -127,8 +138,7 @@ def test_an_answer_goes_on_while_another_chat_is_open(slow, browser):
     before = answer_length(browser)
     browser.find_element(By.ID, "new").click()
     wait(browser, lambda b: not running(b) and not b.find_elements(By.CLASS_NAME, "message"))
-    wait(browser, lambda b: any("very long" in e.text for e in b.find_elements(By.CSS_SELECTOR, "#chats .open")))
-    next(b for b in browser.find_elements(By.CSS_SELECTOR, "#chats .open") if "very long" in b.text).click()
+    open_chat(browser, "very long")
     wait(browser, lambda b: running(b) and answer_length(b) > before + 50)
     browser.find_element(By.ID, "stop").click()
     wait(browser, lambda b: b.find_elements(By.CLASS_NAME, "ending"))
