@@ -39,7 +39,7 @@ class AttentionBlock {
     return LatentAttention::Bytes(config, tokens_max);
   }
 
-  // Of a sequence's tokens, so that there is work for all threads.
+  // Returns how many tokens of a sequence make a tile, so that there is work for all threads.
   int TokensOfTile(int tokens) const;
   // Stores the step's keys and values, and computes attention_out of `hidden`. `by_inputs`: the
   // layer's matrices read only inputs that count.
@@ -57,16 +57,16 @@ class AttentionBlock {
   void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   void Rotate(int layer, int position, float* q, float* k);
-  // What queries are times.
+  // Returns the factor of queries.
   float QueryScale(int position) const;
   // The heads of one kv head's group of `count` tokens from `token` on.
   struct Rows {
     int token, count;
     int kv_head;
   };
-  // One token's attention to the cache: into ws_.attention.
+  // Computes one token's attention to the cache, into ws_.attention.
   void AttendOne(int layer);
-  // That of several, in tiles of tokens.
+  // Computes that of several, in tiles of tokens.
   void AttendTokens(int layer);
   void AttendTile(int layer, const Rows& rows, int thread);
   void GatherQueries(const Rows& rows, int thread);
@@ -76,7 +76,7 @@ class AttentionBlock {
                    const kernels::AttentionState& state);
   // Positions that one sees.
   kernels::PositionSpan Window(int layer, int position) const;
-  // Of the query heads of a kv head; null where there are none.
+  // The sinks of a kv head's query heads; null where there are none.
   const float* Sinks(int layer, int kv_head) const {
     const float* sinks = weights_.layers[layer].sinks;
     return sinks == nullptr ? nullptr : sinks + kv_head * group_;

@@ -1,4 +1,4 @@
-// What runs through the layers: their outputs are added to it, and they read it normed.
+// The residual runs through the layers: their outputs are added to it, and they read it normed.
 #pragma once
 
 #include <vector>

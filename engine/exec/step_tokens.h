@@ -14,7 +14,7 @@ namespace thermocline::exec {
 // Allocates nothing after construction.
 class StepTokens {
  public:
-  // Whose token it is, and where it stands.
+  // The sequence that a token belongs to, and its position there.
   struct Place {
     nn::KvCache* cache = nullptr;
     int position = 0;

@@ -57,7 +57,7 @@ class Draft {
   Change To(std::size_t layer, CostTables::Choice to) const;
   void Consider(std::size_t layer, CostTables::Choice to, Change& best) const;
   void Apply(const Change& change);
-  // Of every choice of every layer.
+  // Returns the change to every choice of every layer.
   std::vector<Change> AllChanges() const;
   // Bytes beyond what there is.
   std::int64_t Excess(std::int64_t more_hot, std::int64_t more_memory) const {

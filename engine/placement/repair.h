@@ -13,8 +13,8 @@ struct Repaired {
   std::vector<CostTables::Choice> choices;  // [L]
 };
 
-// Of slightly higher prices, each with changes of single layers that gain most and fit, the fastest
-// placement. Nothing: none was found to fit.
+// The fastest of the placements that slightly higher prices make, each changed in the layers that
+// gain most and fit. Nothing: none was found to fit.
 std::optional<Repaired> Repair(const CostTables& tables, const Relaxation& relaxation,
                                const Case& which, const Prices& prices);
 

@@ -1,4 +1,4 @@
-// What one rendering of a template may take.
+// The bounds of one rendering of a template.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace thermocline::text::jinja {
 
 // Bounds of one rendering: what a real conversation needs, times a hundred.
 struct Limits {
-  std::int64_t steps =
-      5'000'000;  // expressions and statements evaluated, and a share of bytes copied
+  // Expressions and statements evaluated, and a share of bytes copied.
+  std::int64_t steps = 5'000'000;
   std::size_t output_bytes = kRenderedBytesMax;
   std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
   int depth = 150;                  // nested expressions and calls
@@ -22,6 +22,7 @@ class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits) {}
 
+  const Limits& limits() const { return limits_; }
   // Pays for a step that made `bytes`. ResourceExhausted: beyond a limit; Unavailable: interrupted.
   Status Charge(std::size_t bytes);
 

@@ -15,8 +15,8 @@ Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr&
     RETURN_IF_ERROR(Charge(0));
     ASSIGN_OR_RETURN(const Flow flow, ExecuteOne(*stmt, scope, out));
     if (flow != Flow::kNext) return flow;
-    if (out.size() > limits_.output_bytes)
-      return base::ResourceExhausted("the chat template writes more than ", limits_.output_bytes,
+    if (out.size() > limits().output_bytes)
+      return base::ResourceExhausted("the chat template writes more than ", limits().output_bytes,
                                      " bytes");
   }
   return Flow::kNext;
@@ -226,9 +226,9 @@ Value Interpreter::Lookup(const std::string& name, const ScopePtr& scope) {
 
 Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   RETURN_IF_ERROR(Charge(0));
-  if (depth_ >= limits_.depth)
+  if (depth_ >= limits().depth)
     return base::ResourceExhausted("line ", expr.line, ": the chat template nests deeper than ",
-                                   limits_.depth, " levels");
+                                   limits().depth, " levels");
   ++depth_;
   auto result = EvaluateInner(expr, scope);
   --depth_;

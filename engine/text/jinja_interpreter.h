@@ -20,13 +20,13 @@ struct Scope {
 class Interpreter {
  public:
   explicit Interpreter(const Limits& limits)
-      : limits_(limits), budget_(limits), globals_(std::make_shared<Scope>()) {}
+      : budget_(limits), globals_(std::make_shared<Scope>()) {}
 
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
   // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
   Result<TemplateText> Render(const Body& body);
 
-  const Limits& limits() const { return limits_; }
+  const Limits& limits() const { return budget_.limits(); }
 
   // For built-ins.
   Result<Value> Call(const Value& function, const Arguments& arguments);
@@ -57,7 +57,6 @@ class Interpreter {
   Result<Arguments> EvaluateArguments(const Expr& expr, const ScopePtr& scope);
   static Value Lookup(const std::string& name, const ScopePtr& scope);
 
-  const Limits limits_;
   Budget budget_;
   std::shared_ptr<Scope> globals_;
   int depth_ = 0;

@@ -63,7 +63,7 @@ struct ServerConfig {
 
   // Connections that a client at `address` may have; 0 = any number.
   int ConnectionsMaxOf(const std::string& address) const;
-  // That one key may have, so that there is room for others.
+  // Connections that one key may have, so that there is room for others.
   int ConnectionsMaxOfKey() const { return connections_max - connections_max / 4; }
 };
 

@@ -1,9 +1,10 @@
 #include "server/grpc/unread_answer.h"
 
+#include <mutex>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "engine/base/mutex.h"
 #include "engine/base/out_of_memory.h"
 
 namespace thermocline::rpc {
@@ -24,7 +25,7 @@ class UnreadAnswer::Watch : public std::enable_shared_from_this<Watch> {
   }
   void End() {
     {
-      const base::MutexLock lock(mutex_);
+      const std::lock_guard lock(mutex_);
       context_ = nullptr;
     }
     if (!started_) return;
@@ -34,15 +35,16 @@ class UnreadAnswer::Watch : public std::enable_shared_from_this<Watch> {
 
  private:
   void Cancel() {
-    const base::MutexLock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
 
   boost::asio::io_context& io_;
   boost::asio::steady_timer timer_;
   bool started_ = false;
-  base::Mutex mutex_;
-  ::grpc::CallbackServerContext* context_ GUARDED_BY(mutex_);  // nullptr: the call has ended
+  // The library may end the call on the thread that cancels it, within TryCancel.
+  std::recursive_mutex mutex_;
+  ::grpc::CallbackServerContext* context_;  // nullptr: the call has ended
 };
 
 UnreadAnswer::UnreadAnswer(boost::asio::io_context& io, server::RequestMemory& memory,
