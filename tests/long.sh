@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
 # What takes too long for every run. Needs what tests/run.sh installs, and its build.
-#   tests/long.sh [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos]      (none: all)
-# asan: all unit tests, those in the GPU emulator too, under the address and undefined-behaviour sanitizers. tsan: the threads' suites
-# under the thread sanitizer. e2e-*: the daemon as a whole, with its end-to-end tests. kills: 200 rounds, and a minute of connections.
-# chaos: an hour of faults, half an hour of a crowd, and ten
-# minutes of a hostile key.
+#   tests/long.sh [tidy] [arm] [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos]      (none: all)
+# tidy: clang-tidy over every source. arm: all tests of the kernels for 64-bit Arm, emulated. asan: all unit tests, those in
+# the GPU emulator too, under the address and undefined-behaviour sanitizers. tsan: the threads' suites under the thread
+# sanitizer. e2e-*: the daemon as a whole, with its end-to-end tests. kills: 200 rounds, and a minute of connections. chaos: an
+# hour of faults, half an hour of a crowd, and ten minutes of a hostile key.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-what=${*:-asan tsan e2e-asan e2e-tsan kills chaos}
+what=${*:-tidy arm asan tsan e2e-asan e2e-tsan kills chaos}
 
 stage() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
+
+if [[ " $what " == *" tidy "* ]]; then
+  stage "clang-tidy over every source"
+  tests/lint/tidy.sh
+fi
+
+if [[ " $what " == *" arm "* ]]; then
+  stage "the kernels' tests for 64-bit Arm, emulated"
+  deploy/install-deps.sh --arm
+  cmake --preset aarch64 >/dev/null
+  cmake --build --preset aarch64
+  ctest --preset aarch64 --no-tests=error
+fi
 
 if [[ " $what " == *" asan "* ]]; then
   stage "every unit test under g++'s address and undefined-behaviour sanitizers"  # tests/run.sh has clang's

@@ -29,9 +29,11 @@ OpTables FindTables() {
     if (has) found.tables[found.count++] = &table;
   };
 #if defined(__x86_64__)
+#if !defined(THERMOCLINE_AVX2_ONLY)
   add(HasAmx(), kAmxOps);
   add(HasAvx512(), kAvx512Ops);
   add(HasAvxVnni(), kAvxVnniOps);
+#endif
   add(HasAvx2(), kAvx2Ops);
 #elif defined(__aarch64__)
   const bool dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;

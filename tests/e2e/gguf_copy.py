@@ -1,11 +1,17 @@
 """Copies of GGUF files by the gguf package, with other tensors or in several parts."""
+import re
+
 import gguf
 
 
-def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), fields={}, **options):
-    """`change(tensor)` gives data and type; `fields` are integers, floats, texts or lists of integers instead of the file's or beside them; `options` are GGUFWriter's."""
+def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), fields={}, layers=None, **options):
+    """`change(tensor)` gives data and type; `fields` are integers, floats, texts or lists of integers instead of the file's or beside them; `options` are GGUFWriter's.
+    `layers`: only that many of them, for tests that need a real vocabulary and no real text."""
     reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents(), **options)
+    architecture = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(out, architecture, **options)
+    if layers is not None:
+        fields = {f"{architecture}.block_count": layers, **fields}
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name == "general.architecture" or field.name in fields:
             continue
@@ -17,6 +23,9 @@ def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), f
         else:
             {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)](name, value)
     for tensor in reader.tensors:
+        block = re.match(r"blk\.(\d+)\.", tensor.name)
+        if layers is not None and block and int(block[1]) >= layers:
+            continue
         data, kind = change(tensor)
         writer.add_tensor(tensor.name, data, raw_dtype=kind)
     writer.write_header_to_file()

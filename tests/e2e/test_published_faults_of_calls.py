@@ -18,7 +18,7 @@ TAGGED = ["Qwen3-Coder", "GLM-4.6", "deepseek-ai-DeepSeek-V3.2", "google-gemma-4
 @pytest.fixture(scope="module", params=TAGGED)
 def tagged(request, smollm, peer, tmp_path_factory):
     template = (peer / f"models/templates/{request.param}.jinja").read_text()
-    path = copy(smollm, tmp_path_factory.mktemp("tagged") / "model.gguf", fields={"tokenizer.chat_template": template})
+    path = copy(smollm, tmp_path_factory.mktemp("tagged") / "model.gguf", fields={"tokenizer.chat_template": template}, layers=3)
     with Daemon(f"model.path={path}", "model.name=s", "engine.context_length=4096") as d:
         yield d
     os.unlink(path)
