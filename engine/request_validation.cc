@@ -94,18 +94,15 @@ Status ValidateRequest(const Request& request, const RequestBounds& bounds) {
 }
 
 Status ValidateSpeculation(const Request& request, SpecMode loaded, const std::string& not_ahead) {
-  if (!request.spec_mode.empty()) {
-    const auto mode = ParseSpecMode(request.spec_mode);
-    if (!mode.ok()) return mode.status().WithField("spec.mode");
-    if (*mode != SpecMode::kOff && loaded == SpecMode::kOff)
-      return base::FailedPrecondition("spec.mode '", request.spec_mode,
-                                      "': the model was loaded with spec.mode off")
-          .WithField("spec.mode");
-    if (DraftsAhead(*mode) && !not_ahead.empty())
-      return base::FailedPrecondition("spec.mode '", request.spec_mode, "': ", not_ahead,
-                                      "; ask for sync or auto")
-          .WithField("spec.mode");
-  }
+  const SpecMode mode = request.spec_mode.value_or(loaded);
+  if (request.spec_mode.has_value() && mode != SpecMode::kOff && loaded == SpecMode::kOff)
+    return base::FailedPrecondition("spec.mode '", SpecModeName(mode),
+                                    "': the model was loaded with spec.mode off")
+        .WithField("spec.mode");
+  if (request.spec_mode.has_value() && DraftsAhead(mode) && !not_ahead.empty())
+    return base::FailedPrecondition("spec.mode '", SpecModeName(mode), "': ", not_ahead,
+                                    "; ask for sync or auto")
+        .WithField("spec.mode");
   if (request.spec_tokens > kDraftTokensMax)
     return base::InvalidArgument("draft_tokens is ", request.spec_tokens, "; a draft has at most ",
                                  kDraftTokensMax, " tokens")

@@ -32,9 +32,9 @@ struct Request {
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
   double kl_max = -1;             // of mode inputs, as FfnOptions; below 0 = as loaded
-  std::string spec_mode = {};     // SpecModeName; "" = as loaded
-  int spec_tokens = -1;           // SpecOptions::tokens_max of this request; -1 = as loaded
-  bool ignore_eos = false;        // go on after the model's stop tokens (benchmarks)
+  std::optional<SpecMode> spec_mode = {};  // absent: as loaded
+  int spec_tokens = -1;                // SpecOptions::tokens_max of this request; -1 = as loaded
+  bool ignore_eos = false;             // go on after the model's stop tokens (benchmarks)
   std::vector<int> stop_tokens = {};   // generation ends at these, too, and does not show them
   std::vector<int> shown_tokens = {};  // control tokens whose text is part of the answer's
   // Strings that DRY's repetitions do not go across; absent: \n : " *

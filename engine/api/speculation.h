@@ -34,7 +34,7 @@ inline constexpr std::array<std::string_view, 5> kSpecModeNames = {"off", "sync"
 inline const char* SpecModeName(SpecMode mode) {
   return kSpecModeNames[static_cast<std::size_t>(mode)].data();  // a literal
 }
-// InvalidArgument names the modes.
+// InvalidArgument says what the name must be; the caller says of which option.
 Result<SpecMode> ParseSpecMode(std::string_view name);
 // Whether it drafts while the target verifies, whatever it costs.
 inline bool DraftsAhead(SpecMode mode) {

@@ -115,7 +115,7 @@ Stop AnswerSteps::Give(Sequence& s, sampling::Sampler& sampler, int token,
   const auto behind = static_cast<std::size_t>(s.usage.completion_tokens) + 1;
   if (sampler.IsLost(behind)) {
     s.error = {GrammarFailure(sampler.failure())};
-    return Stop::kCancelled;
+    return Stop::kError;
   }
   if (p_.tokenizer.IsStop(token) && !request.ignore_eos) return Stop::kStop;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return Stop::kStop;
@@ -142,8 +142,8 @@ void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   Status& error = s.error.status;
   const bool given_up = error.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
   if (given_up) error = {};
-  const bool cancelled = why == Stop::kCancelled;
-  if (error.ok() && cancelled && !s.job.channel->cancelled())
+  const bool early = why == Stop::kCancelled || why == Stop::kError;
+  if (error.ok() && early && !s.job.channel->cancelled())
     error = LateStatus(s.job, s.usage, cache.length(), given_up);
   const bool lost = s.error.kv_cache_lost;
   if (p_.prefixes != nullptr && lost) p_.prefixes->Clear();
@@ -158,7 +158,7 @@ void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   if (p_.on_end) p_.on_end();
   const std::string rest = s.text.Finish();
   s.usage.stop = s.text.stop();
-  if (cancelled) return FinishEarly(s.job, s.usage, rest, error);
+  if (early) return FinishEarly(s.job, s.usage, rest, error);
   s.job.channel->Finish(why == Stop::kStop ? FinishReason::kStop : FinishReason::kLength, rest,
                         s.usage);
 }

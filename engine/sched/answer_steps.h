@@ -19,8 +19,8 @@ namespace thermocline::sched {
 // A turn's share of a prompt token, in decoded ones: a batch reads the weights once.
 inline constexpr double kPromptTokenShare = 1.0 / 8;
 
-// Why a sequence does not go on now; kNone: it does.
-enum class Stop { kNone, kStop, kLength, kCancelled, kYielded, kReaderSlow, kNoMemory };
+// Why a sequence does not go on now; kNone: it does. kError: Sequence::error says why.
+enum class Stop { kNone, kStop, kLength, kCancelled, kError, kYielded, kReaderSlow, kNoMemory };
 
 // Counts a step and its time.
 class StepTimer {

@@ -6,11 +6,8 @@
 #include "engine/spec/set_up.h"
 
 namespace thermocline::sched {
-namespace {
 
 using exec::Transformer;
-
-}  // namespace
 
 DecodeLoop::DecodeLoop(const Params& p)
     : transformer_(p.transformer),
@@ -92,7 +89,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
                                                  Transformer::Step::kPrefill);
       if (!computed.ok()) {
         s.error = computed.error();
-        return Stop::kCancelled;
+        return Stop::kError;
       }
       s.pooling.Add(transformer_.HiddenStates(count));
       if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
@@ -156,7 +153,7 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
       chunk.generated ? Transformer::Step::kVerify : Transformer::Step::kPrefill);
   if (!computed.ok()) {
     s.error = computed.error();
-    return Stop::kCancelled;
+    return Stop::kError;
   }
   // They were decoded, and counted, before their memory was taken.
   if (chunk.generated) transformer_.EndVerify(count);
@@ -174,16 +171,14 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
   const auto generated = std::span<const int>(s.tokens).subspan(prompt.size());
   sampler_.Begin(request.sampling, prompt);
   for (const int token : generated) sampler_.Accept(token);
-  const auto mode =
-      request.spec_mode.empty() ? Result<SpecMode>(spec_mode_) : ParseSpecMode(request.spec_mode);
   const int asked =
       request.spec_tokens >= 0 ? std::min(request.spec_tokens, spec_tokens_) : spec_tokens_;
   const bool dense = std::all_of(s.modes.layers.begin(), s.modes.layers.end(),
                                  [](FfnMode each) { return each == FfnMode::kDense; });
   const int verified =
       dense && transformer_.StepsOfAnyLength() ? kDraftTokensMax : kSparseDraftTokensMax;
-  decoder_.Begin(prompt, mode.ok() ? *mode : spec_mode_,  // Submit has checked it
-                 std::min(asked, verified), generated, std::min(verified, logits_max_ - 1));
+  decoder_.Begin(prompt, request.spec_mode.value_or(spec_mode_), std::min(asked, verified),
+                 generated, std::min(verified, logits_max_ - 1));
 }
 
 Stop DecodeLoop::Decode(Sequence& s) {
@@ -214,7 +209,7 @@ Stop DecodeLoop::Step(Sequence& s) {
   const auto tokens = decoder_.Next(wanted);
   if (!tokens.ok()) {
     s.error = tokens.error();
-    return Stop::kCancelled;
+    return Stop::kError;
   }
   if (steps_ != nullptr) {
     const int computed = decoder_.computed();

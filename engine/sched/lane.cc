@@ -14,7 +14,7 @@ void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
   draft_.Clear();
   masked_ = true;
   drafts_max_ = std::min(drafts_max, kDraftTokensMax);
-  forced_ = forced_right_ = passed_over_ = 0;
+  forced_.Begin();
   if (drafts_max_ == 0) return;
   if (source_ == nullptr) source_ = std::make_unique<spec::NgramSource>(capacity_);
   source_->Begin(prompt, params);
@@ -23,7 +23,7 @@ void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
 void Lane::Propose(std::span<const int> sequence, int most, double needed,
                    const DraftRecord& record) {
   draft_.Clear();
-  forced_now_ = most > 0 && ProposeForced(std::min(most, kDraftTokensMax));
+  forced_now_ = forced_.Propose(sampler_, most, draft_) > 0;
   most = std::min(most, drafts_max_);
   if (!forced_now_ && most > 0) {
     const auto more = [&](const spec::Draft& draft) { return draft.size < most; };
@@ -36,18 +36,6 @@ void Lane::Propose(std::span<const int> sequence, int most, double needed,
     }
   }
   for (int i = 0; i < draft_.size; ++i) draft_tokens_[i] = draft_[i].token;
-}
-
-// As spec::Decoder's: where the model mostly cuts forced text into other tokens, only every eighth
-// chance is taken.
-bool Lane::ProposeForced(int most) {
-  constexpr int kEnough = 16, kOften = 8;
-  const bool mostly_wrong = forced_ >= kEnough && 2 * forced_right_ < forced_;
-  if (mostly_wrong && ++passed_over_ % kOften != 0) return false;
-  std::array<int, kDraftTokensMax> tokens;
-  draft_.size = sampler_.Forced(std::span(tokens).first(static_cast<std::size_t>(most)));
-  for (int i = 0; i < draft_.size; ++i) draft_[i].token = tokens[i];
-  return draft_.size > 0;
 }
 
 void Lane::Draw(std::span<const float> logits, int position, sampling::SamplerScratch& scratch) {
@@ -68,9 +56,7 @@ void Lane::Draw(std::span<const float> logits, int position, sampling::SamplerSc
 void Lane::Judge(DraftRecord& record) {
   const int right = base::IntSize(drawn_) - 1;
   if (forced_now_) {
-    forced_ += draft_.size;
-    forced_right_ += right;
-    sampler_.CountForced(draft_.size, right);
+    forced_.Add(sampler_, draft_.size, right);
   } else {
     for (int i = 0; i < std::min(draft_.size, right + 1); ++i)
       record.Add(draft_[i].confidence, i < right);

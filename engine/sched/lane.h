@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/sampling/sampler.h"
+#include "engine/spec/forced_drafts.h"
 #include "engine/spec/ngram_source.h"
 
 namespace thermocline::sched {
@@ -66,8 +67,6 @@ class Lane {
   sampling::Sampler& sampler() { return sampler_; }
 
  private:
-  bool ProposeForced(int most);
-
   sampling::Sampler sampler_;
   const int capacity_;
   std::unique_ptr<spec::NgramSource> source_;  // made when it is first needed
@@ -75,9 +74,9 @@ class Lane {
   std::array<int, spec::kProposalsMax> draft_tokens_ = {};
   std::vector<int> drawn_;
   int drafts_max_ = 0;
+  spec::ForcedDrafts forced_;
   bool forced_now_ = false;
   bool masked_ = true;
-  int forced_ = 0, forced_right_ = 0, passed_over_ = 0;
 };
 
 }  // namespace thermocline::sched

@@ -39,7 +39,7 @@ double SharedLoop::Run(std::span<Share> shares) {
   } else {
     for (Share& share : shares) {
       share.sequence->error = logits.error();
-      share.why = Stop::kCancelled;
+      share.why = Stop::kError;
     }
   }
   Count(shares, timer);
@@ -158,7 +158,7 @@ Lane& SharedLoop::LaneOf(Sequence& s) {
 }
 
 int SharedLoop::DraftsMax(const Request& request) const {
-  if (request.spec_mode == SpecModeName(SpecMode::kOff)) return 0;
+  if (request.spec_mode == SpecMode::kOff) return 0;
   return request.spec_tokens >= 0 ? std::min(request.spec_tokens, drafts_max_) : drafts_max_;
 }
 

@@ -48,8 +48,8 @@ void Decoder::Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
   sequence_.insert(sequence_.end(), generated.begin(), generated.end());
   draft_.Clear();
   usage_ = {};
-  forced_max_ = std::min(forced_max, kDraftTokensMax);
-  forced_ = forced_accepted_ = forced_passed_over_ = 0;
+  forced_max_ = forced_max;
+  forced_.Begin();
   if (ahead_ != nullptr) ahead_->Abandon();
   drafting_ = source_ != nullptr && mode != SpecMode::kOff && tokens_max != 0;
   if (!drafting_) return;
@@ -89,12 +89,15 @@ int Decoder::First(std::span<const float> logits) {
 }
 
 exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
-  if (const int forced = MakeForced(wanted); forced > 0) return VerifyForced(forced);
+  const int room = RoomFor(wanted);
+  if (draft_.size == 0) {
+    const int forced = forced_.Propose(sampler_, std::min(room, forced_max_), draft_);
+    if (forced > 0) return VerifyForced(forced);
+  }
   const base::Stopwatch whole;
   Round round;
   int n = 0;
   if (drafting_) {
-    const int room = std::min(wanted - 1, capacity_ - base::IntSize(sequence_) - 1);
     const Controller::Plan plan = controller_->Next(room);
     round.mode = plan.mode;
     round.threads = plan.threads;
@@ -142,25 +145,9 @@ exec::StepResult<std::span<const int>> Decoder::Verify(int n, Round& round) {
   return std::span<const int>(out_);
 }
 
-// Where the grammar leaves one text, its tokens are a draft that costs nothing. The text can be cut
-// into tokens in several ways, and the model may choose another one: where it mostly does, only
-// every eighth chance is taken.
-int Decoder::MakeForced(int wanted) {
-  constexpr int kEnough = 16, kOften = 8;
-  const int room = std::min({wanted - 1, capacity_ - base::IntSize(sequence_) - 1, forced_max_});
-  if (room < 1 || draft_.size > 0) return 0;
-  const bool mostly_wrong = forced_ >= kEnough && 2 * forced_accepted_ < forced_;
-  if (mostly_wrong && ++forced_passed_over_ % kOften != 0) return 0;
-  int tokens[kDraftTokensMax];
-  const int count = sampler_.Forced(std::span(tokens).first(static_cast<std::size_t>(room)));
-  for (int i = 0; i < count; ++i) {
-    draft_[i].token = tokens[i];
-    draft_[i].confidence = kConfidenceClasses - 1;
-    draft_[i].num_alternates = 0;
-    draft_[i].distribution.Clear();
-  }
-  draft_.size = count;
-  return count;
+// Tokens of a draft of which `wanted` with the one behind it may be kept.
+int Decoder::RoomFor(int wanted) const {
+  return std::min(wanted - 1, capacity_ - base::IntSize(sequence_) - 1);
 }
 
 // A round that the controller knows nothing of: its drafts say nothing of the source's.
@@ -171,9 +158,7 @@ exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
   auto verified = Verify(n, round);
   draft_.Clear();
   if (!verified.ok()) return verified;
-  forced_ += n;
-  forced_accepted_ += round.accepted;
-  sampler_.CountForced(n, round.accepted);
+  forced_.Add(sampler_, n, round.accepted);
   stats_.verify_s += round.verify_s;
   ++stats_.plain_steps;
   return verified;

@@ -17,6 +17,7 @@
 #include "engine/sampling/sampler.h"
 #include "engine/spec/async_drafter.h"
 #include "engine/spec/controller.h"
+#include "engine/spec/forced_drafts.h"
 #include "engine/spec/target.h"
 #include "engine/spec/verify.h"
 
@@ -86,8 +87,7 @@ class Decoder {
   void LetGoOfGrammar();
   // Fills draft_ for this round, from the branch that was drafted ahead or anew.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
-  // Fills draft_ with tokens that the grammar forces; returns how many.
-  int MakeForced(int wanted);
+  int RoomFor(int wanted) const;
   exec::StepResult<std::span<const int>> VerifyForced(int n);
   // Has the target compute the last token and `n` of draft_, and judges what it makes of them.
   exec::StepResult<std::span<const int>> Verify(int n, Round& round);
@@ -122,7 +122,8 @@ class Decoder {
   sampling::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts
-  int forced_max_ = 0, forced_ = 0, forced_accepted_ = 0, forced_passed_over_ = 0;
+  ForcedDrafts forced_;
+  int forced_max_ = 0;
   DecayedMean overhead_s_;
   SpecUsage usage_;
   SpecStats stats_;

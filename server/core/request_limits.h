@@ -26,7 +26,6 @@ inline constexpr std::size_t kEmbeddedTextsMax = 2048;  // of one request
 inline constexpr std::size_t kToolNameBytesMax = 128;
 inline constexpr std::size_t kPiecesMax = 65'536;  // tokens that are told with their bytes
 inline constexpr std::size_t kFfnModeBytesMax = 1024;
-inline constexpr std::size_t kSpecModeBytesMax = 64;  // of one that is no mode, in its refusal
 inline constexpr std::size_t kRequestIdBytesMax = 128;
 inline constexpr int kChoicesPerPromptMax = 8;
 inline constexpr double kTimeoutMax = 86'400;  // seconds

@@ -153,15 +153,13 @@ void ReadModes(const v1::GenerateRequest& message, Request& out, Reader& reader)
   }
   out.ffn_mode = message.ffn_mode();
   reader.Read(message, "kl_max", "", server::kKlMaxRange, out.kl_max);
-  out.spec_mode = message.speculation().mode();
-  bool known = out.spec_mode.empty();
-  for (const SpecMode mode :
-       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
-    known = known || out.spec_mode == SpecModeName(mode);
-  if (!known) {
-    reader.Fail("speculation.mode",
-                StrCat("speculation.mode must be off, sync, branch, exhaustive or auto, not '",
-                       out.spec_mode.substr(0, server::kSpecModeBytesMax), "'"));
+  if (const std::string& name = message.speculation().mode(); !name.empty()) {
+    const auto mode = ParseSpecMode(name);
+    if (mode.ok()) {
+      out.spec_mode = *mode;
+    } else {
+      reader.Fail("speculation.mode", StrCat("speculation.mode ", mode.status().message()));
+    }
   }
   reader.Read(message.speculation(), "draft_tokens", "speculation.", {0, kDraftTokensMax},
               out.spec_tokens);

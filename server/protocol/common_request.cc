@@ -22,15 +22,13 @@ std::optional<int> ReadMaxTokens(Fields& fields, int min) {
 
 // {"speculation": "sync", "draft_tokens": 4}
 void ReadSpeculation(Fields& inner, Request& out) {
-  out.spec_mode = inner.String("speculation", "");
-  bool known = out.spec_mode.empty();
-  for (const SpecMode mode :
-       {SpecMode::kOff, SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto})
-    known = known || out.spec_mode == SpecModeName(mode);
-  if (!known) {
-    inner.Fail("speculation",
-               StrCat("'speculation' must be off, sync, branch, exhaustive or auto, not '",
-                      out.spec_mode.substr(0, server::kSpecModeBytesMax), "'"));
+  if (const std::string name = inner.String("speculation", ""); !name.empty()) {
+    const auto mode = ParseSpecMode(name);
+    if (mode.ok()) {
+      out.spec_mode = *mode;
+    } else {
+      inner.Fail("speculation", StrCat("'speculation' ", mode.status().message()));
+    }
   }
   out.spec_tokens = static_cast<int>(inner.Int("draft_tokens", -1, 0, kDraftTokensMax));
 }

@@ -138,7 +138,7 @@ def test_F06_phi3s_special_tokens_take_the_white_space_behind_them(peer):
 @pytest.mark.parametrize("name,before", [("Qwen-Qwen3-0.6B", "</think>\n\n"), ("Qwen3.5-4B", "</think>\n\n"), ("GLM-4.6", "</think>\n"), ("openai-gpt-oss-120b", "<|channel|>final<|message|>"), ("Qwen-Qwen2.5-7B-Instruct", "assistant\n")])
 def test_F07_an_answer_that_is_begun_stands_where_its_template_writes_it(smollm, peer, tmp_path, name, before):
     template = (peer / f"models/templates/{name}.jinja").read_text()
-    path = copy(smollm, tmp_path / "model.gguf", fields={"tokenizer.chat_template": template})
+    path = copy(smollm, tmp_path / "model.gguf", fields={"tokenizer.chat_template": template}, layers=3)
     messages = [{"role": "user", "content": "What is 6 * 7?"}, {"role": "assistant", "content": "The answer is"}]
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
     environment.globals.update(raise_exception=lambda m: (_ for _ in ()).throw(ValueError(m)), strftime_now=lambda f: time.strftime(f))
@@ -217,7 +217,7 @@ def test_F10_what_a_folder_says_survives_its_conversion(folder, tmp_path):
 
 def systems(peer, smollm, tmp_path, name):
     template = (peer / f"models/templates/{name}.jinja").read_text()
-    return copy(smollm, tmp_path / "model.gguf", fields={"tokenizer.chat_template": template})
+    return copy(smollm, tmp_path / "model.gguf", fields={"tokenizer.chat_template": template}, layers=3)
 
 
 LATE = [{"role": "system", "content": "First rule."}, {"role": "system", "content": "Second rule."}, {"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."},
@@ -241,7 +241,7 @@ def test_F17_F18_system_messages_keep_their_place_on_every_route(smollm, peer, t
 
 def test_F18_phi3s_first_template_has_no_system_message(smollm, tmp_path):
     first = "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '<|user|>\n' + message['content'] + '<|end|>\n<|assistant|>\n' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + '<|end|>\n' }}{% endif %}{% endfor %}"
-    path = copy(smollm, tmp_path / "m.gguf", fields={"tokenizer.chat_template": first})
+    path = copy(smollm, tmp_path / "m.gguf", fields={"tokenizer.chat_template": first}, layers=3)
     with Daemon(f"model.path={path}", "model.name=s") as d:
         prompt = ask(d, "/apply-template", messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}]).json()["prompt"]
         assert "<|user|>\nBe brief.\n\nHello.<|end|>" in prompt

@@ -42,15 +42,13 @@ const char* ModesOf(const SpecStats& spec) {
 }
 
 // The modes to measure: off, which the others are compared with, then those of `list`.
-Result<std::vector<std::string>> ParseModes(const std::string& list) {
-  std::vector<std::string> modes = {"off"};
+Result<std::vector<SpecMode>> ParseModes(const std::string& list) {
+  std::vector<SpecMode> modes = {SpecMode::kOff};
   std::istringstream names(list);
   for (std::string name; std::getline(names, name, ',');) {
-    if (!ParseSpecMode(name).ok()) {
-      return base::InvalidArgument("--spec-modes: '", name,
-                                   "' is none of off, sync, branch, exhaustive, auto");
-    }
-    if (std::find(modes.begin(), modes.end(), name) == modes.end()) modes.push_back(name);
+    const auto mode = ParseSpecMode(name);
+    if (!mode.ok()) return base::InvalidArgument("--spec-modes: each ", mode.status().message());
+    if (std::find(modes.begin(), modes.end(), *mode) == modes.end()) modes.push_back(*mode);
   }
   return modes;
 }
@@ -62,9 +60,9 @@ class Measurement {
               bool same_text)
       : engine_(engine), options_(options), size_(size), same_text_(same_text) {}
 
-  Status Run(const std::vector<std::string>& modes, const std::vector<std::vector<int>>& prompts) {
-    for (const std::string& mode : modes) {
-      modes_.push_back({.name = mode, .prompts = std::vector<SpecBenchCell>(prompts.size())});
+  Status Run(const std::vector<SpecMode>& modes, const std::vector<std::vector<int>>& prompts) {
+    for (const SpecMode mode : modes) {
+      modes_.push_back({.mode = mode, .prompts = std::vector<SpecBenchCell>(prompts.size())});
       if (same_text_) modes_.back().text_equal = true;
       const Status warm = Ask(mode, prompts[0]).status();
       if (!warm.ok()) return warm.Annotate("prompt 1");
@@ -93,7 +91,7 @@ class Measurement {
   const std::string& difference() const { return difference_; }
 
  private:
-  Result<Answer> Ask(const std::string& mode, const std::vector<int>& prompt) {
+  Result<Answer> Ask(SpecMode mode, const std::vector<int>& prompt) {
     Request request;
     request.prompt = prompt;
     request.sampling.temperature = options_.temperature;
@@ -109,7 +107,7 @@ class Measurement {
     for (std::size_t i = 0; i < modes_.size(); ++i) {
       const std::size_t m = (i + turn) % modes_.size();
       const SpecStats before = engine_.Stats().spec;
-      ASSIGN_OR_RETURN(answers[m], Ask(modes_[m].name, prompt));
+      ASSIGN_OR_RETURN(answers[m], Ask(modes_[m].mode, prompt));
       const SpecStats after = engine_.Stats().spec;
       modes_[m].drafted_tokens += after.drafted_tokens - before.drafted_tokens;
       modes_[m].wasted_tokens += after.wasted_tokens - before.wasted_tokens;
@@ -137,7 +135,7 @@ class Measurement {
       if (!difference_.empty()) continue;
       const auto at = std::mismatch(tokens.begin(), tokens.end(), text->begin(), text->end());
       difference_ =
-          StrCat("prompt ", prompt_index + 1, ": the answer in mode ", modes_[m].name,
+          StrCat("prompt ", prompt_index + 1, ": the answer in mode ", SpecModeName(modes_[m].mode),
                  " differs from plain decoding's from token ", at.first - tokens.begin(), " on");
     }
   }

@@ -64,7 +64,7 @@ Json ModeJson(const SpecBenchMode& mode) {
   const Totals totals = TotalsOf(mode);
   const Shares shares = SharesOf(mode, totals);
   return Json::Object{
-      {"mode", mode.name},
+      {"mode", SpecModeName(mode.mode)},
       {"tokens_per_s", SpreadJson(totals.tokens_per_s)},
       {"ratio", SpreadJson(totals.ratio)},
       {"accepted_mean", NumberOrNull(shares.accepted_mean)},
@@ -156,12 +156,12 @@ void PrintMode(const SpecBenchMode& mode) {
   const Totals t = TotalsOf(mode);
   const Shares s = SharesOf(mode, t);
   if (t.ratio.values.empty()) {
-    std::printf("%-11s no answer of two tokens\n", mode.name.c_str());
+    std::printf("%-11s no answer of two tokens\n", SpecModeName(mode.mode));
     return;
   }
   const char* text = !mode.text_equal.has_value() ? "-" : *mode.text_equal ? "same" : "DIFFERS";
   std::printf("%-11s %9.1f %8.1f %8.1f %8.3f %6.3f %6.3f %9s %7s %6s %6s %7s  %s\n",
-              mode.name.c_str(), t.tokens_per_s.median(), t.tokens_per_s.min(),
+              SpecModeName(mode.mode), t.tokens_per_s.median(), t.tokens_per_s.min(),
               t.tokens_per_s.max(), t.ratio.median(), t.ratio.min(), t.ratio.max(),
               Text("%.2f", s.accepted_mean).c_str(), Percent(s.acceptance).c_str(),
               Percent(s.hit_rate).c_str(), Percent(s.wait).c_str(), Percent(s.wasted).c_str(),
@@ -193,8 +193,9 @@ charts::Chart BarsByPrompt(const SpecBenchReport& report, const char* title, con
                      .y = {.label = label, .min = 0.0}};
   const auto colors = charts::Colors(base::IntSize(report.modes));
   for (std::size_t m = 0; m < report.modes.size(); ++m) {
-    charts::Series series{
-        .kind = charts::Series::Kind::kBars, .label = report.modes[m].name, .color = colors[m]};
+    charts::Series series{.kind = charts::Series::Kind::kBars,
+                          .label = SpecModeName(report.modes[m].mode),
+                          .color = colors[m]};
     for (std::size_t p = 0; p < report.modes[m].prompts.size(); ++p) {
       const std::optional<double> height = value(report.modes[m].prompts[p]);
       if (height.has_value()) series.points.emplace_back(static_cast<double>(p + 1), *height);

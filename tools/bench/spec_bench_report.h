@@ -20,7 +20,7 @@ struct SpecBenchCell {
 };
 
 struct SpecBenchMode {
-  std::string name = {};
+  SpecMode mode = SpecMode::kOff;
   std::vector<SpecBenchCell> prompts = {};
   double decode_s = 0;                                 // of all runs
   std::int64_t drafted_tokens = 0, wasted_tokens = 0;  // as SpecStats

@@ -265,7 +265,7 @@ TEST_F(DeviceLoad, AnswersAreAuditedWithDraftsAndWithout) {
   const auto engine = Engine::Load(config);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   std::int64_t before = 0;
-  for (const char* mode : {"off", "sync"}) {
+  for (const SpecMode mode : {SpecMode::kOff, SpecMode::kSync}) {
     Request request;
     request.prompt = {1, 400, 500};
     request.sampling.temperature = 0;
@@ -276,7 +276,7 @@ TEST_F(DeviceLoad, AnswersAreAuditedWithDraftsAndWithout) {
     while (!update.finished) channel->WaitAndTake(update);
     EXPECT_TRUE(update.error.ok()) << update.error.message();
     const FfnLayerStats first = (*engine)->Stats().ffn.front();
-    EXPECT_GT(first.audited_tokens, before) << mode;
+    EXPECT_GT(first.audited_tokens, before) << SpecModeName(mode);
     EXPECT_GT(first.tp, 0);
     EXPECT_TRUE(first.controlled);
     before = first.audited_tokens;
@@ -298,7 +298,7 @@ TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
   const auto engine = Engine::Load(config);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   EXPECT_TRUE((*engine)->Stats().hot.used);
-  const auto ask = [&](const char* mode) {
+  const auto ask = [&](SpecMode mode) {
     Request request;
     request.prompt = {1, 400, 500};
     request.sampling.temperature = 0;
@@ -314,10 +314,10 @@ TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
     EXPECT_TRUE(update.error.ok()) << update.error.message();
     return tokens;
   };
-  const std::vector<int> plain = ask("off");
+  const std::vector<int> plain = ask(SpecMode::kOff);
   EXPECT_EQ(plain.size(), 16u);
-  EXPECT_EQ(ask("sync"), plain);
-  EXPECT_EQ(ask("branch"), plain);
+  EXPECT_EQ(ask(SpecMode::kSync), plain);
+  EXPECT_EQ(ask(SpecMode::kBranch), plain);
   EXPECT_GT((*engine)->Stats().spec.accepted_tokens, 0);
 }
 

@@ -54,19 +54,20 @@ Request Story(double temperature, int max_tokens = kStoryTokens) {
   return request;
 }
 
-void ExpectPlainText(Engine& engine, std::initializer_list<const char*> modes) {
+void ExpectPlainText(Engine& engine, std::initializer_list<SpecMode> modes) {
   for (const double temperature : {0.0, 0.9}) {
     Request request = Story(temperature);
-    request.spec_mode = "off";
+    request.spec_mode = SpecMode::kOff;
     const auto plain = Ask(engine, request);
     ASSERT_TRUE(plain.ok()) << plain.status().message();
-    for (const char* mode : modes) {
+    for (const SpecMode mode : modes) {
       request.spec_mode = mode;
       const auto drafted = Ask(engine, request);
       ASSERT_TRUE(drafted.ok()) << drafted.status().message();
-      EXPECT_EQ(drafted->tokens, plain->tokens) << mode;
-      EXPECT_EQ(drafted->usage.completion_tokens, request.max_tokens) << mode;
-      EXPECT_GT(drafted->usage.cached_tokens, 64) << mode;  // drafts on blocks of another request's
+      EXPECT_EQ(drafted->tokens, plain->tokens) << SpecModeName(mode);
+      EXPECT_EQ(drafted->usage.completion_tokens, request.max_tokens) << SpecModeName(mode);
+      EXPECT_GT(drafted->usage.cached_tokens, 64)
+          << SpecModeName(mode);  // drafts on blocks of another request's
     }
   }
 }
@@ -85,7 +86,8 @@ TEST(SelfAhead, EveryModeGivesPlainText) {
     config.model.ffn.modes = modes;
     const auto engine = Engine::Load(config);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
-    ExpectPlainText(**engine, {"branch", "exhaustive", "sync", "auto"});
+    ExpectPlainText(**engine,
+                    {SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kSync, SpecMode::kAuto});
     const SpecStats stats = (*engine)->Stats().spec;
     EXPECT_EQ(stats.source, "self");
     EXPECT_EQ(stats.not_ahead, "");
@@ -117,7 +119,7 @@ TEST(SelfAhead, RejectionSamplingGivesWholeAnswers) {
   spec.acceptance = SpecAcceptance::kRejection;
   const auto engine = Engine::Load(Config(spec));
   ASSERT_TRUE(engine.ok()) << engine.status().message();
-  for (const char* mode : {"branch", "exhaustive", "sync"}) {
+  for (const SpecMode mode : {SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kSync}) {
     Request request = Story(0.9);
     request.spec_mode = mode;
     const auto answer = Ask(**engine, request);
@@ -161,7 +163,7 @@ TEST(SelfAhead, CancellingWhileBothWorkLeavesNothingBehind) {
   ASSERT_TRUE(before.ok());
   for (int i = 0; i < kCancelled; ++i) {
     Request request = Story(0, 0);
-    if (i % 2 == 1) request.spec_mode = "exhaustive";
+    if (i % 2 == 1) request.spec_mode = SpecMode::kExhaustive;
     const auto channel = *(*engine)->Submit(request);
     TokenChannel::Update update;
     for (int seen = 0; seen < 7 * i && !update.finished;
@@ -189,7 +191,7 @@ TEST(SelfAhead, DraftsEndWithTheContext) {
     request.sampling.temperature = 0;
     request.ignore_eos = true;
     const auto drafted = Ask(**engine, request);
-    request.spec_mode = "off";
+    request.spec_mode = SpecMode::kOff;
     const auto plain = Ask(**engine, request);
     ASSERT_TRUE(drafted.ok() && plain.ok());
     EXPECT_EQ(drafted->tokens, plain->tokens) << context;
@@ -217,14 +219,14 @@ void ExpectRefused(EngineConfig config, const char* reason) {
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   has((*engine)->Stats().spec.not_ahead);
   Request request = Story(0, 20);
-  request.spec_mode = "exhaustive";
+  request.spec_mode = SpecMode::kExhaustive;
   const auto refused = (*engine)->Submit(request);
   ASSERT_FALSE(refused.ok());
   has(refused.status().message());
   EXPECT_EQ(refused.status().field(), "spec.mode");
-  request.spec_mode = "off";
+  request.spec_mode = SpecMode::kOff;
   const auto plain = Ask(**engine, request);
-  for (const char* mode : {"auto", "sync"}) {
+  for (const SpecMode mode : {SpecMode::kAuto, SpecMode::kSync}) {
     request.spec_mode = mode;
     const auto drafted = Ask(**engine, request);
     ASSERT_TRUE(plain.ok() && drafted.ok());
@@ -253,7 +255,7 @@ TEST(SelfAhead, IsRefusedByNameWhereSyncWasAskedFor) {
   const auto engine = Engine::Load(Config(Self(SpecMode::kSync)));
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Request request = Story(0, 10);
-  request.spec_mode = "branch";
+  request.spec_mode = SpecMode::kBranch;
   const auto refused = (*engine)->Submit(request);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("spec.mode sync takes no"), std::string::npos)

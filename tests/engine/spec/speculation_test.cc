@@ -102,7 +102,7 @@ std::vector<Request> Requests() {
 }
 
 struct Drafting {
-  const char* mode;
+  SpecMode mode;
   int tokens;
 };
 
@@ -111,14 +111,14 @@ void ExpectPlainText(Engine& engine, const std::vector<Request>& requests,
                      const std::vector<Drafting>& ways) {
   for (const Request& request : requests) {
     Request plain = request;
-    plain.spec_mode = "off";
+    plain.spec_mode = SpecMode::kOff;
     const Answer expected = Ask(engine, plain);
     for (const Drafting& way : ways) {
       Request drafted = request;
       drafted.spec_mode = way.mode;
       drafted.spec_tokens = way.tokens;
       const Answer got = Ask(engine, drafted);
-      EXPECT_EQ(got.tokens, expected.tokens) << way.mode << " " << way.tokens;
+      EXPECT_EQ(got.tokens, expected.tokens) << SpecModeName(way.mode) << " " << way.tokens;
       EXPECT_EQ(got.text, expected.text);
       EXPECT_EQ(got.reason, expected.reason);
       EXPECT_EQ(got.usage.completion_tokens, expected.usage.completion_tokens);
@@ -129,7 +129,8 @@ void ExpectPlainText(Engine& engine, const std::vector<Request>& requests,
 TEST(Speculation, EveryModeGivesPlainText) {
   const auto engine = Load(Config(Pair(SpecMode::kAuto)));
   std::vector<Drafting> ways;
-  for (const char* mode : {"sync", "branch", "exhaustive", "auto"}) {
+  for (const SpecMode mode :
+       {SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive, SpecMode::kAuto}) {
     for (const int tokens : {1, 15}) ways.push_back({mode, tokens});
   }
   ExpectPlainText(*engine, Requests(), ways);
@@ -157,15 +158,15 @@ TEST(Speculation, SamplingThatLooksBackGivesPlainText) {
     s.min_tokens = 30;
     for (int token = 0; token < tokenizer.vocabulary().size(); ++token)
       if (tokenizer.IsStop(token)) s.end_tokens.push_back(token);
-    request.spec_mode = "off";
+    request.spec_mode = SpecMode::kOff;
     const Answer expected = Ask(*engine, request);
     differ += expected.tokens != without.tokens ? 1 : 0;
-    for (const char* mode : {"sync", "branch"}) {
+    for (const SpecMode mode : {SpecMode::kSync, SpecMode::kBranch}) {
       request.spec_mode = mode;
       request.spec_tokens = 8;
       const Answer got = Ask(*engine, request);
-      EXPECT_EQ(got.tokens, expected.tokens) << mode;
-      EXPECT_EQ(got.text, expected.text) << mode;
+      EXPECT_EQ(got.tokens, expected.tokens) << SpecModeName(mode);
+      EXPECT_EQ(got.text, expected.text) << SpecModeName(mode);
     }
   }
   EXPECT_GT(differ, kRequests / 2);
@@ -176,7 +177,7 @@ TEST(Speculation, DraftsFromTheTextGivePlainText) {
   SpecOptions spec;
   spec.mode = SpecMode::kSync;
   const auto engine = Load(Config(spec));
-  ExpectPlainText(*engine, Requests(), {{"sync", 8}, {"auto", 15}});
+  ExpectPlainText(*engine, Requests(), {{SpecMode::kSync, 8}, {SpecMode::kAuto, 15}});
 }
 
 // Prose and questions, cut at borders that have nothing to do with what the models know.
@@ -208,8 +209,9 @@ TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
   int differ = 0, turn = 0;
   for (const Request& request : Texts(*engine, kTexts)) {
     Request plain = request, drafted = request;
-    plain.spec_mode = "off";
-    static constexpr const char* kModes[] = {"sync", "branch", "exhaustive", "auto"};
+    plain.spec_mode = SpecMode::kOff;
+    static constexpr SpecMode kModes[] = {SpecMode::kSync, SpecMode::kBranch, SpecMode::kExhaustive,
+                                          SpecMode::kAuto};
     drafted.spec_mode = kModes[turn % 4];
     drafted.spec_tokens = 1 + turn++ % 15;
     differ += Ask(*engine, plain).tokens != Ask(*engine, drafted).tokens ? 1 : 0;
@@ -238,7 +240,7 @@ TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
   requests.resize(4);
   for (const EngineConfig& config : configs) {
     const auto engine = Load(config);
-    ExpectPlainText(*engine, requests, {{"sync", 6}, {"branch", 6}});
+    ExpectPlainText(*engine, requests, {{SpecMode::kSync, 6}, {SpecMode::kBranch, 6}});
   }
   std::remove(bundle.c_str());
 }
@@ -293,7 +295,7 @@ TEST(Speculation, DraftsEndWithTheContextHoweverSmall) {
     request.ignore_eos = true;
     const Answer drafted = Ask(*engine, request);
     EXPECT_EQ(drafted.usage.prompt_tokens + drafted.usage.completion_tokens, context);
-    request.spec_mode = "off";
+    request.spec_mode = SpecMode::kOff;
     EXPECT_EQ(drafted.tokens, Ask(*engine, request).tokens);
   }
 }
@@ -347,7 +349,7 @@ TEST(Speculation, WithoutTheDraftOnlyIfItIsNotRequired) {
   const auto engine = Load(Config(spec));
   EXPECT_NE(engine->Stats().spec.fallback.find("/no/such/model.gguf"), std::string::npos);
   EXPECT_EQ(engine->Stats().spec.source, "ngram");
-  ExpectPlainText(*engine, Requests(), {{"sync", 4}});
+  ExpectPlainText(*engine, Requests(), {{SpecMode::kSync, 4}});
 }
 
 TEST(Speculation, TheTargetDraftsForItself) {
@@ -355,7 +357,7 @@ TEST(Speculation, TheTargetDraftsForItself) {
   spec.mode = SpecMode::kSync;
   spec.source = SpecSource::kSelf;
   const auto engine = Load(Config(spec));
-  ExpectPlainText(*engine, Requests(), {{"sync", 4}});
+  ExpectPlainText(*engine, Requests(), {{SpecMode::kSync, 4}});
 }
 
 TEST(Speculation, TheTargetDraftsForItselfWhileItVerifies) {
@@ -364,7 +366,10 @@ TEST(Speculation, TheTargetDraftsForItselfWhileItVerifies) {
   spec.source = SpecSource::kSelf;
   const auto engine = Load(Config(spec));
   ExpectPlainText(*engine, Requests(),
-                  {{"branch", 1}, {"branch", 15}, {"exhaustive", 4}, {"auto", 15}});
+                  {{SpecMode::kBranch, 1},
+                   {SpecMode::kBranch, 15},
+                   {SpecMode::kExhaustive, 4},
+                   {SpecMode::kAuto, 15}});
 }
 
 TEST(Speculation, TheTextItselfIsDraftedAhead) {
@@ -373,7 +378,8 @@ TEST(Speculation, TheTextItselfIsDraftedAhead) {
   spec.source = SpecSource::kNgram;
   spec.fixed = true;
   const auto engine = Load(Config(spec));
-  ExpectPlainText(*engine, Requests(), {{"branch", 4}, {"exhaustive", 4}, {"sync", 4}});
+  ExpectPlainText(*engine, Requests(),
+                  {{SpecMode::kBranch, 4}, {SpecMode::kExhaustive, 4}, {SpecMode::kSync, 4}});
   const SpecStats stats = engine->Stats().spec;
   const auto sum = [](const auto& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});

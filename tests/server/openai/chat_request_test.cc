@@ -77,14 +77,15 @@ TEST(ChatRequest, ReadsTheModesOfTheFeedForwardNetwork) {
 
 TEST(ChatRequest, ReadsWhatIsAskedOfDrafts) {
   const auto request = [](const std::string& extra) { return Parse(Body(extra))->asked.request; };
-  for (const std::string mode : {"off", "sync", "branch", "exhaustive", "auto"}) {
-    const auto asked = request(R"("x_thermocline":{"speculation":")" + mode + "\"}");
-    EXPECT_EQ(asked.spec_mode, mode);
+  for (const std::string_view name : kSpecModeNames) {
+    const auto asked = request(StrCat(R"("x_thermocline":{"speculation":")", name, "\"}"));
+    EXPECT_EQ(SpecModeName(*asked.spec_mode), name);
     EXPECT_EQ(asked.spec_tokens, -1);
   }
   EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":0})").spec_tokens, 0);
   EXPECT_EQ(request(R"("x_thermocline":{"draft_tokens":20})").spec_tokens, 20);
-  EXPECT_EQ(request(R"("x_thermocline":{"speculation":null,"draft_tokens":null})").spec_mode, "");
+  EXPECT_EQ(request(R"("x_thermocline":{"speculation":null,"draft_tokens":null})").spec_mode,
+            std::nullopt);
   EXPECT_EQ(request("").spec_tokens, -1);
 }
 
