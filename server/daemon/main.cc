@@ -41,10 +41,12 @@ constexpr std::chrono::milliseconds kLastLines{500};  // of the log, which may h
 constexpr int kMappedBytes = 256 << 10;  // allocations from here on go back to the system at once
 constexpr unsigned kEndSeconds = 3, kLastSeconds = 1;
 
-// Whatever does not end by itself within `seconds` ends with the process: gRPC's library waits
-// for ever for threads that it could not start.
-void EndAnyway(int) { std::_Exit(kExitFailed); }
-void BoundTheEnd(unsigned seconds) {
+// Whatever does not end by itself within `seconds` ends with the process, which exits with
+// `status`: gRPC's library waits for ever for threads that it could not start.
+volatile std::sig_atomic_t end_status = kExitFailed;
+void EndAnyway(int) { std::_Exit(end_status); }
+void BoundTheEnd(unsigned seconds, int status) {
+  end_status = status;
   std::signal(SIGALRM, EndAnyway);
   ::alarm(seconds);
 }
@@ -79,7 +81,7 @@ class ServingThreads {
     // it.
     threads_.emplace_back([this] {
       RunGuarded(life_io_);
-      BoundTheEnd(kEndSeconds);
+      BoundTheEnd(kEndSeconds, kExitFailed);
       service_.StopWorkers();
       io_.stop();
     });
@@ -97,6 +99,12 @@ class ServingThreads {
   bool ends_ = false;  // the others with life_io_
   std::vector<std::thread> threads_;
 };
+
+int ExitStatus(const Service& service, const Status& loaded) {
+  if (service.failed()) return kExitFailed;                           // systemd starts it anew
+  if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
+  return loaded.ok() ? 0 : kExitConfig;
+}
 
 int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   const ServerConfig& config = live->config;
@@ -153,11 +161,10 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   if (*grpc != nullptr) (*grpc)->Shutdown();
   ::alarm(0);  // the engine writes what it has recorded, however long that takes
   service.StopEngine();
-  BoundTheEnd(kLastSeconds);
+  const int status = ExitStatus(service, loaded);
+  BoundTheEnd(kLastSeconds, status);
   base::LogInfo("stopped");
-  if (service.failed()) return kExitFailed;                           // systemd starts it anew
-  if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
-  return loaded.ok() ? 0 : kExitConfig;
+  return status;
 }
 
 // Memory holds prompts and clients' keys: a crash leaves none of it on a disk.

@@ -86,7 +86,7 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
     trace_id_ = trace->trace_id;
   deadline_ = DeadlineOf(context, arrived_);
   auto caller = Identify(*live_, context);
-  const std::size_t metadata_bytes = MetadataBytes(context);
+  metadata_bytes_ = MetadataBytes(context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);
   } else {
@@ -97,17 +97,17 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
   if (live_->needs_keys() && refusal_.ok() &&
       !credit_.BelongTo(peer_, caller_.tenant, connections_max))
     refusal_ = server::TooManyConnections(connections_max);
-  if (metadata_bytes > kMetadataBytesMax && refusal_.ok()) {
-    refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes, " bytes; at most ",
+  if (metadata_bytes_ > kMetadataBytesMax && refusal_.ok()) {
+    refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes_, " bytes; at most ",
                                            kMetadataBytesMax, " are taken"));
   }
   reads_ = accepted_ = refusal_.ok();
-  credit_.CallBegan(peer_, metadata_bytes, reads_);
+  credit_.CallBegan(peer_, metadata_bytes_, reads_);
 }
 
 Call::~Call() {
   if (reads_) credit_.MessageEnded(peer_, 0);
-  if (accepted_) credit_.CallEnded(peer_);
+  if (accepted_) credit_.CallEnded(peer_, metadata_bytes_);
   --service_.active_requests;
 }
 

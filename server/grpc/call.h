@@ -75,6 +75,7 @@ class Call {
   Status refusal_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = of no generation
+  std::size_t metadata_bytes_ = 0;
   bool accepted_ = false;
   bool reads_ = false;  // its message may come
   bool told_id_ = false, ended_ = false;

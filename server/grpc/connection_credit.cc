@@ -15,6 +15,11 @@ constexpr std::uint64_t kBytesPerSecond = kKiB;  // pings, health checks
 constexpr std::uint64_t kCallBytes = kKiB;       // frames and fields around a call
 constexpr std::uint64_t kFrameShare = 64;        // one byte of frames and TLS for so many
 constexpr std::uint64_t kUploadsUnseen = 2;      // by us: on their way
+constexpr std::uint64_t kOpenCallBytes =
+    24 * kKiB;  // in the library, beside its metadata (measured: 22)
+// A ping takes 17 bytes, and its answer that waits some ten times as many in the library.
+constexpr std::uint64_t kUnreadAnswerShare = 10;
+constexpr std::uint64_t kLeftUnreadBytes = 4 * kKiB;  // a slow reader's, too
 
 }  // namespace
 
@@ -24,10 +29,22 @@ std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account) {
   return traffic.received - std::min(traffic.received, explained);
 }
 
-std::uint64_t UnaccountedBytesMax(const Account& account, std::size_t body_bytes_max) {
-  if (!account.proven) return kUnprovenBytes;
+// What is on its way to calls whose messages arrive is no ping.
+bool Floods(const Traffic& traffic, const Account& account) {
+  return account.proven && account.uploads == 0 && traffic.unread >= kLeftUnreadBytes &&
+         UnaccountedBytes(traffic, account) > 0;
+}
+
+std::uint64_t UnaccountedBytesMax(const Traffic& traffic, const Account& account,
+                                  std::size_t body_bytes_max) {
+  if (!account.proven || Floods(traffic, account)) return kUnprovenBytes;
   const std::uint64_t uploads = static_cast<std::uint64_t>(account.uploads) + kUploadsUnseen;
   return kProvenBytes + uploads * (body_bytes_max + body_bytes_max / kFrameShare);
+}
+
+std::uint64_t HeldBytes(const Traffic& traffic, const Account& account) {
+  const std::uint64_t unaccounted = UnaccountedBytes(traffic, account);
+  return account.held + unaccounted * (Floods(traffic, account) ? kUnreadAnswerShare : 1);
 }
 
 void ConnectionCredit::Open(const std::string& peer) {
@@ -74,6 +91,7 @@ void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_b
   account.proven = account.proven || accepted;
   account.uploads += accepted ? 1 : 0;
   account.calls += accepted ? 1 : 0;
+  account.held += accepted ? metadata_bytes + kOpenCallBytes : 0;
 }
 
 void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) {
@@ -84,10 +102,13 @@ void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) 
   found->second.uploads = std::max(0, found->second.uploads - 1);  // of a peer before this one
 }
 
-void ConnectionCredit::CallEnded(const std::string& peer) {
+void ConnectionCredit::CallEnded(const std::string& peer, std::size_t metadata_bytes) {
   const base::MutexLock lock(mutex_);
   const auto found = accounts_.find(peer);
-  if (found != accounts_.end()) found->second.calls = std::max(0, found->second.calls - 1);
+  if (found == accounts_.end()) return;
+  Account& account = found->second;
+  account.calls = std::max(0, account.calls - 1);
+  account.held -= std::min(account.held, metadata_bytes + kOpenCallBytes);
 }
 
 Account ConnectionCredit::Of(const std::string& peer) const {

@@ -15,6 +15,7 @@ namespace thermocline::rpc {
 // The TCP counters of a connection and its age.
 struct Traffic {
   std::uint64_t received = 0, sent = 0;  // bytes; sent: those that the client acknowledged
+  std::uint64_t unread = 0;              // bytes that wait for the client to acknowledge them
   double age_s = 0;
 };
 
@@ -24,6 +25,7 @@ struct Account {
   std::uint64_t accounted = 0;  // bytes of messages and metadata, and what carries them
   int uploads = 0;              // accepted calls whose message arrives
   int calls = 0;                // accepted calls that have not ended
+  std::uint64_t held = 0;       // bytes that gRPC's library holds for those
   std::string owner = {};  // the key whose calls it carries; "" = there are no keys, or none yet
 };
 
@@ -31,7 +33,13 @@ struct Account {
 // connection's calls explain nothing.
 std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account);
 // The most of them that it may have. `body_bytes_max`: of one message.
-std::uint64_t UnaccountedBytesMax(const Account& account, std::size_t body_bytes_max);
+std::uint64_t UnaccountedBytesMax(const Traffic& traffic, const Account& account,
+                                  std::size_t body_bytes_max);
+// Whether a proven connection sends more than its calls, and leaves unread what that is answered.
+bool Floods(const Traffic& traffic, const Account& account);
+// Bytes that the library may hold for a proven connection: of its calls, and of answers to what it
+// sends beside them.
+std::uint64_t HeldBytes(const Traffic& traffic, const Account& account);
 
 // The accounts of all open TCP connections, by CanonicalPeer. Thread-safe.
 class ConnectionCredit {
@@ -47,8 +55,8 @@ class ConnectionCredit {
   void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);
   // The message of an accepted call has come, or will not: 0.
   void MessageEnded(const std::string& peer, std::size_t bytes);
-  // An accepted call has ended.
-  void CallEnded(const std::string& peer);
+  // An accepted call with so many bytes of metadata has ended.
+  void CallEnded(const std::string& peer, std::size_t metadata_bytes);
   // Zeros for a connection that is not open.
   Account Of(const std::string& peer) const;
 

@@ -34,7 +34,6 @@ constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader k
 constexpr int kUnreadBytes = 16 << 10;
 constexpr int kKeepaliveMs = 60'000;         // between pings to a silent client
 constexpr int kKeepaliveTimeoutMs = 20'000;  // for its answer
-constexpr int kPingIntervalMinMs = 10'000;   // between a client's pings; more often: GOAWAY
 
 // gRPC's own lines go where ours go.
 void Log(gpr_log_func_args* args) {
@@ -82,7 +81,9 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
       {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
-      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingIntervalMinMs}};
+      // The library would make a GOAWAY of 800 bytes for each ping above a limit. OpenConnections
+      // shuts who floods.
+      {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0}};
   for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
 }
 

@@ -17,10 +17,15 @@ constexpr milliseconds kPause{50};          // before the next, behind one that 
 // Unproven connections together may have sent this share of what gRPC's library may hold: what they
 // send takes up to 190 times as much in it.
 constexpr std::size_t kUnprovenShare = 96;
-constexpr int kUnprovenUnreadBytes = 16 << 10;  // what may come between two looks
+// What may come between two looks. A message comes no faster by more: its stream's window is 64
+// KiB.
+constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
-constexpr milliseconds kLook{100}, kLookClosely{10}, kLookAtSender{2};
+constexpr milliseconds kLook{50}, kLookClosely{10}, kLookAtSender{2};
 constexpr milliseconds kTell{1000};
+// The library lets go of a connection's calls some time after its socket is closed.
+constexpr milliseconds kTrimLater{2000};
+constexpr std::uint64_t kTrimBytes = 256 << 10;
 
 }  // namespace
 
@@ -94,6 +99,8 @@ void OpenConnections::ForgetClosed() {
   std::erase_if(open_, [this](const Connection& connection) {
     if (connection.socket.IsOpen()) return false;
     if (!connection.peer.name.empty()) credit_.Close(connection.peer.name);
+    closed_bytes_ += connection.received;
+    closed_at_ = Clock::now();
     return true;
   });
 }
@@ -107,17 +114,20 @@ int OpenConnections::Look() {
   }
   milliseconds next = kLook;
   for (Connection& connection : open_) {
-    if (connection.peer.name.empty() || connection.shut || (connection.proven && !all)) continue;
+    if (connection.peer.name.empty() || connection.shut) continue;
+    if (connection.proven && !all && !connection.floods) continue;
     const bool received = LookAt(connection, now);
+    if (connection.floods) next = std::min(next, kLookClosely);
     if (connection.proven) continue;
     const bool sends = received || now - connection.opened < kYoung;
     next = std::min(next, sends ? kLookAtSender : kLookClosely);
   }
   const std::size_t bytes_max = service_.request_sizes().grpc;
-  if (all) ShutMostWhileAbove(true, bytes_max);
+  ShutMostWhileAbove(true, bytes_max);
   ShutMostWhileAbove(false, bytes_max / kUnprovenShare);
   TellShut(now);
-  if (open_.empty() && untold_ == 0) return -1;
+  TrimBehindClosed(now);
+  if (open_.empty() && untold_ == 0 && closed_bytes_ == 0) return -1;
   return static_cast<int>(next.count());
 }
 
@@ -127,20 +137,24 @@ bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
   if (!traffic.has_value()) return false;
   const Account account = credit_.Of(connection.peer.name);
   traffic->age_s = std::chrono::duration<double>(now - connection.opened).count();
-  if (account.proven && !std::exchange(connection.proven, true)) connection.socket.UnlimitUnread();
+  if (account.proven && !std::exchange(connection.proven, true))
+    connection.socket.LimitUnread(kProvenUnreadBytes);
   if (!account.owner.empty())
     connection.place->BelongTo(account.owner, std::numeric_limits<int>::max());
   MakeWayIfIdle(connection, account);
   const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
   connection.unaccounted = unaccounted;
+  connection.held = HeldBytes(*traffic, account);
+  connection.floods = Floods(*traffic, account);
   const auto body_bytes_max = static_cast<std::size_t>(service_.config().body_bytes_max);
-  if (unaccounted > UnaccountedBytesMax(account, body_bytes_max)) ShutSender(connection);
+  if (unaccounted > UnaccountedBytesMax(*traffic, account, body_bytes_max)) ShutSender(connection);
   return std::exchange(connection.received, traffic->received) != traffic->received;
 }
 
 void OpenConnections::ShutMostWhileAbove(bool proven, std::size_t bytes_max) {
   const auto bytes_of = [proven](const Connection& each) {
-    return each.shut || each.proven != proven ? 0 : each.unaccounted;
+    if (each.shut || each.proven != proven) return std::uint64_t{0};
+    return proven ? each.held : each.unaccounted;
   };
   std::uint64_t all = 0;
   for (const Connection& each : open_) all += bytes_of(each);
@@ -165,6 +179,11 @@ void OpenConnections::Shut(Connection& connection) {
   service_.metrics().RequestRejected("connections");
   service_.request_memory().AskForTrim();
   ++untold_;
+}
+
+void OpenConnections::TrimBehindClosed(Clock::time_point now) {
+  if (closed_bytes_ == 0 || now - closed_at_ < kTrimLater) return;
+  if (std::exchange(closed_bytes_, 0) >= kTrimBytes) service_.request_memory().AskForTrim();
 }
 
 void OpenConnections::TellShut(Clock::time_point now) {

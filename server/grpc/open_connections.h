@@ -43,7 +43,9 @@ class OpenConnections {
     std::uint64_t received = 0;     // bytes, when it was looked at last
     std::uint64_t unaccounted = 0;  // bytes, likewise
     std::uint64_t accounted = 0;    // bytes of calls, likewise
+    std::uint64_t held = 0;         // bytes in the library, likewise
     bool proven = false, shut = false, makes_way = false;
+    bool floods = false;  // sends more than calls, and leaves the answers unread
   };
 
   bool IsUnproven(const Connection& connection) const;
@@ -60,6 +62,8 @@ class OpenConnections {
   bool LookAt(Connection& connection, Clock::time_point now);
   // Of the proven connections, or of the unproven ones.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
+  // Has the heap given back when the library has let go of connections that closed.
+  void TrimBehindClosed(Clock::time_point now);
   void ShutSender(Connection& connection);
   void Shut(Connection& connection);
   void TellShut(Clock::time_point now);
@@ -70,7 +74,9 @@ class OpenConnections {
   const std::shared_ptr<net::ConnectionCount> count_ = std::make_shared<net::ConnectionCount>();
   std::vector<Connection> open_;  // the oldest first
   Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
-  int untold_ = 0;  // connections that were shut since the last line of the log
+  int untold_ = 0;                  // connections that were shut since the last line of the log
+  std::uint64_t closed_bytes_ = 0;  // that closed connections had received, since the last trim
+  Clock::time_point closed_at_{};   // the last of them
 };
 
 }  // namespace thermocline::rpc

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +15,6 @@
 
 namespace thermocline::rpc {
 namespace {
-
-constexpr int kBufferLocks = 72;  // SO_BUF_LOCK, of Linux 5.14, which C libraries may lack
 
 // The beginning of Linux's struct tcp_info; the C library's is shorter.
 struct TcpCounters {
@@ -69,20 +68,16 @@ std::optional<Traffic> SharedSocket::Measure() const {
       ::getsockopt(duplicate.fd(), IPPROTO_TCP, TCP_INFO, &counters, &bytes) != 0 ||
       bytes < sizeof(counters))
     return std::nullopt;
-  return Traffic{.received = counters.received, .sent = counters.acked};
+  int unread = 0;
+  if (::ioctl(duplicate.fd(), TIOCOUTQ, &unread) != 0) unread = 0;
+  return Traffic{.received = counters.received,
+                 .sent = counters.acked,
+                 .unread = static_cast<std::uint64_t>(unread)};
 }
 
 void SharedSocket::LimitUnread(int bytes) const {
   const Duplicate duplicate(*this);
   if (duplicate.same()) ::setsockopt(duplicate.fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-}
-
-void SharedSocket::UnlimitUnread() const {
-  constexpr int kUnlocked = 0, kMost = 8 << 20;
-  const Duplicate duplicate(*this);
-  if (!duplicate.same()) return;
-  if (::setsockopt(duplicate.fd(), SOL_SOCKET, kBufferLocks, &kUnlocked, sizeof(kUnlocked)) != 0)
-    ::setsockopt(duplicate.fd(), SOL_SOCKET, SO_RCVBUF, &kMost, sizeof(kMost));
 }
 
 void SharedSocket::Shut() const {

@@ -23,8 +23,6 @@ class SharedSocket {
   std::optional<Traffic> Measure() const;
   // So many bytes wait at most for the library to read them; the next ones wait at the client.
   void LimitUnread(int bytes) const;
-  // The kernel chooses again how many may wait.
-  void UnlimitUnread() const;
   // Ends both directions, so that the library closes it. What has arrived is dropped.
   void Shut() const;
 

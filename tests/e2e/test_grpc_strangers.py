@@ -119,6 +119,53 @@ def test_strangers_stay_within_the_budget_and_others_go_on(guarded, attack, conn
     wait_until(lambda: memory_mib(d, "VmRSS") < BUDGET_MIB // 2, 60)  # it is given back
 
 
+PING = 6
+
+
+def zero_window(s):
+    message = pb.GetModelRequest().SerializeToString()
+    s.sendall(frame(SETTINGS, 0, 0, b"\0\4\0\0\0\0"))
+    for i in range(120):
+        s.sendall(frame(HEADERS, END_HEADERS, 2 * i + 1, with_key("GetModel")) + frame(DATA, END_STREAM, 2 * i + 1, b"\0" + struct.pack(">I", len(message)) + message))
+
+
+def metadata_alone(s):
+    block = with_key("Generate", (b"x-a", b"y" * 15_000))
+    for i in range(120):
+        s.sendall(frame(HEADERS, END_HEADERS, 2 * i + 1, block))
+
+
+def pings_unread(s):
+    message = pb.GetStatsRequest().SerializeToString()
+    s.sendall(frame(HEADERS, END_HEADERS, 1, with_key("GetStats")) + frame(DATA, END_STREAM, 1, b"\0" + struct.pack(">I", len(message)) + message))
+    s.setblocking(False)
+    for _ in range(50):
+        with contextlib.suppress(BlockingIOError):
+            s.send(frame(PING, 0, 0, b"12345678") * 4000)
+
+
+def with_key(method, *more):
+    return call_headers(f"/thermocline.v1.Inference/{method}", (b"authorization", f"Bearer {KEY}".encode()), *more)
+
+
+@pytest.mark.parametrize("attack, refused", [(zero_window, True), (metadata_alone, True), (pings_unread, True)])
+def test_a_key_s_connections_stay_within_the_budget_and_leave_nothing(guarded, attack, refused):
+    """Calls whose answers could not be written held 255 MiB, calls without a message 331, pings 293; the heap was kept."""
+    d = guarded
+    with channel(d) as c, contextlib.ExitStack() as stack:
+        stream = stubs.InferenceStub(c).Generate(chat("Write an essay.", stop=pb.Stop(ignore_eos=True, max_tokens=100_000)), metadata=BEARER)
+        next(stream)
+        for _ in range(100):
+            with contextlib.suppress(OSError):  # it is shut
+                attack(stack.enter_context(connect(d, receive_bytes=4096)))
+        for _ in range(5):
+            next(stream)
+        stream.cancel()
+        wait_until(lambda: (metric(d, "requests_rejected_total", reason="connections") > 0) == refused, 20)
+        assert memory_mib(d, "VmHWM") < BUDGET_MIB
+    wait_until(lambda: memory_mib(d, "VmRSS") < BUDGET_MIB // 2, 60)
+
+
 def test_a_call_without_a_key_is_refused_before_its_message_comes(guarded):
     with connect(guarded) as s:
         s.sendall(frame(HEADERS, END_HEADERS, 1, call_headers(TOKENIZE)))  # no message, no end

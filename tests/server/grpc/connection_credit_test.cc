@@ -31,16 +31,16 @@ TEST(ConnectionCreditTest, OnlyAnAcceptedCallProvesAConnection) {
   EXPECT_FALSE(credit.Of("a 1").proven);
   const Traffic traffic{.received = 100'000, .sent = 0, .age_s = 0};
   EXPECT_EQ(UnaccountedBytes(traffic, credit.Of("a 1")), 100'000);
-  const std::uint64_t unproven_max = UnaccountedBytesMax(credit.Of("a 1"), kBodyBytesMax);
+  const std::uint64_t unproven_max = UnaccountedBytesMax({}, credit.Of("a 1"), kBodyBytesMax);
   EXPECT_LT(unproven_max, std::uint64_t{128 << 10});
 
   credit.CallBegan("a 1", 1000, true);
   EXPECT_TRUE(credit.Of("a 1").proven);
-  const std::uint64_t reading_max = UnaccountedBytesMax(credit.Of("a 1"), kBodyBytesMax);
+  const std::uint64_t reading_max = UnaccountedBytesMax({}, credit.Of("a 1"), kBodyBytesMax);
   EXPECT_GT(reading_max, unproven_max + 3 * kBodyBytesMax);
   credit.MessageEnded("a 1", 90'000);
   EXPECT_LT(UnaccountedBytes(traffic, credit.Of("a 1")), std::uint64_t{8000});
-  EXPECT_EQ(UnaccountedBytesMax(credit.Of("a 1"), kBodyBytesMax),
+  EXPECT_EQ(UnaccountedBytesMax({}, credit.Of("a 1"), kBodyBytesMax),
             reading_max - kBodyBytesMax - kBodyBytesMax / 64);
 }
 
@@ -48,6 +48,31 @@ TEST(ConnectionCreditTest, TimeAndAnswersExplainBytesOfAnyConnection) {
   EXPECT_EQ(UnaccountedBytes({.received = 10'000, .sent = 0, .age_s = 2.5}, {}), 10'000 - 2 * 1024);
   EXPECT_EQ(UnaccountedBytes({.received = 10'000, .sent = 6000, .age_s = 0}, {}), 7000);
   EXPECT_EQ(UnaccountedBytes({.received = 10'000, .sent = 60'000, .age_s = 0}, {}), 0);
+}
+
+TEST(ConnectionCreditTest, CallsThatRunHoldMemoryUntilTheyEnd) {
+  ConnectionCredit credit;
+  credit.Open("a 1");
+  EXPECT_EQ(HeldBytes({}, credit.Of("a 1")), 0);
+  for (int i = 0; i < 10; ++i) credit.CallBegan("a 1", 15'000, true);
+  EXPECT_GE(HeldBytes({}, credit.Of("a 1")), std::uint64_t{10 * (15'000 + 22'000)});
+  for (int i = 0; i < 10; ++i) credit.CallEnded("a 1", 15'000);
+  EXPECT_EQ(HeldBytes({}, credit.Of("a 1")), 0);
+}
+
+TEST(ConnectionCreditTest, PingsWhoseAnswersNobodyReadsAreAFlood) {
+  ConnectionCredit credit;
+  credit.Open("a 1");
+  credit.CallBegan("a 1", 100, true);
+  const Traffic pings{.received = 200'000, .sent = 0, .unread = 30'000};
+  EXPECT_FALSE(Floods(pings, credit.Of("a 1")));  // a message that arrives
+  credit.MessageEnded("a 1", 100);
+  const Account account = credit.Of("a 1");
+  EXPECT_TRUE(Floods(pings, account));
+  EXPECT_GT(UnaccountedBytes(pings, account), UnaccountedBytesMax(pings, account, kBodyBytesMax));
+  const Traffic read{.received = 200'000, .sent = 0, .unread = 0};
+  EXPECT_FALSE(Floods(read, account));
+  EXPECT_LT(UnaccountedBytes(read, account), UnaccountedBytesMax(read, account, kBodyBytesMax));
 }
 
 TEST(ConnectionCreditTest, ANewConnectionOfTheSamePortBeginsAnew) {
