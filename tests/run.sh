@@ -78,7 +78,7 @@ if affords 25 "the kernels' tests for 64-bit Arm, emulated"; then
   fi
 fi
 
-if affords 50 "clang-tidy over what changed within a day"; then
+if affords 100 "clang-tidy over what changed within a day"; then
   tests/lint/tidy.sh --changed
 fi
 
