@@ -8,7 +8,7 @@
 
 namespace thermocline::spec {
 
-// Of one sequence. One thread at a time.
+// The forced drafts of one sequence. One thread at a time.
 class ForcedDrafts {
  public:
   void Begin() { *this = {}; }

@@ -29,7 +29,7 @@ std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account) {
   return traffic.received - std::min(traffic.received, explained);
 }
 
-// What is on its way to calls whose messages arrive is no ping.
+// Bytes on their way to calls whose messages arrive are no pings.
 bool Floods(const Traffic& traffic, const Account& account) {
   return account.proven && account.uploads == 0 && traffic.unread >= kLeftUnreadBytes &&
          UnaccountedBytes(traffic, account) > 0;

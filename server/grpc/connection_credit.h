@@ -35,7 +35,7 @@ std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account);
 // The most of them that it may have. `body_bytes_max`: of one message.
 std::uint64_t UnaccountedBytesMax(const Traffic& traffic, const Account& account,
                                   std::size_t body_bytes_max);
-// Whether a proven connection sends more than its calls, and leaves unread what that is answered.
+// True if a proven connection sends more than its calls and does not read the answers.
 bool Floods(const Traffic& traffic, const Account& account);
 // Bytes that the library may hold for a proven connection: of its calls, and of answers to what it
 // sends beside them.

@@ -17,8 +17,8 @@ constexpr milliseconds kPause{50};          // before the next, behind one that 
 // Unproven connections together may have sent this share of what gRPC's library may hold: what they
 // send takes up to 190 times as much in it.
 constexpr std::size_t kUnprovenShare = 96;
-// What may come between two looks. A message comes no faster by more: its stream's window is 64
-// KiB.
+// The kernel keeps so many unread bytes, which bounds what comes between two looks. More would make
+// no message faster: the window of its stream is 64 KiB.
 constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
 constexpr milliseconds kLook{50}, kLookClosely{10}, kLookAtSender{2};

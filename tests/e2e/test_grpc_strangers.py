@@ -148,8 +148,8 @@ def with_key(method, *more):
     return call_headers(f"/thermocline.v1.Inference/{method}", (b"authorization", f"Bearer {KEY}".encode()), *more)
 
 
-@pytest.mark.parametrize("attack, refused", [(zero_window, True), (metadata_alone, True), (pings_unread, True)])
-def test_a_key_s_connections_stay_within_the_budget_and_leave_nothing(guarded, attack, refused):
+@pytest.mark.parametrize("attack", [zero_window, metadata_alone, pings_unread])
+def test_a_key_s_connections_stay_within_the_budget_and_leave_nothing(guarded, attack):
     """Calls whose answers could not be written held 255 MiB, calls without a message 331, pings 293; the heap was kept."""
     d = guarded
     with channel(d) as c, contextlib.ExitStack() as stack:
@@ -161,7 +161,7 @@ def test_a_key_s_connections_stay_within_the_budget_and_leave_nothing(guarded, a
         for _ in range(5):
             next(stream)
         stream.cancel()
-        wait_until(lambda: (metric(d, "requests_rejected_total", reason="connections") > 0) == refused, 20)
+        wait_until(lambda: metric(d, "requests_rejected_total", reason="connections") > 0, 20)
         assert memory_mib(d, "VmHWM") < BUDGET_MIB
     wait_until(lambda: memory_mib(d, "VmRSS") < BUDGET_MIB // 2, 60)
 
