@@ -85,3 +85,22 @@ def test_models_have_anthropic_s_shape_for_its_clients(served):
     ours = httpx.get(served.url + "/v1/models", headers=ANTHROPIC).json()
     assert ours["data"][0]["type"] == "model" and ours["data"][0]["max_input_tokens"] == 512 and ours["first_id"] == "tidepool"
     assert httpx.get(served.url + "/v1/models").json()["data"][0]["object"] == "model"
+
+
+def test_claude_code_s_billing_line_changes_no_prefix(served):
+    """Its `cch` is new in every request: the whole prompt was read again."""
+    def usage(cch):
+        system = [{"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1; cch={cch};"}, {"type": "text", "text": "You write about owls. " * 12}]
+        return post(served, "/v1/messages", messages=MESSAGES, system=system, max_tokens=2).json()["usage"]
+    first, second = usage("1a2b3"), usage("4c5d6")
+    assert second["cache_read_input_tokens"] > 64 and second["input_tokens"] < 8, (first, second)
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_lenient_calls_can_be_turned_off(smollm, lenient):
+    written = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+    history = [m for _ in range(4) for m in ({"role": "user", "content": "Go."}, {"role": "assistant", "content": written})] + [{"role": "user", "content": "Go."}]
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+    with Daemon(f"model.path={smollm}", "model.name=tidepool", f"chat.lenient_calls={str(lenient).lower()}") as d:
+        message = post(d, "/v1/chat/completions", messages=history, tools=[tool], max_tokens=60, temperature=0).json()["choices"][0]["message"]
+    assert bool(message.get("tool_calls")) == lenient and (written in (message["content"] or "")) != lenient, message
