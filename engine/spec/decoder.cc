@@ -89,7 +89,7 @@ int Decoder::First(std::span<const float> logits) {
 }
 
 exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
-  const int room = RoomFor(wanted);
+  const int room = std::min(wanted - 1, capacity_ - base::IntSize(sequence_) - 1);
   if (draft_.size == 0) {
     const int forced = forced_.Propose(sampler_, std::min(room, forced_max_), draft_);
     if (forced > 0) return VerifyForced(forced);
@@ -143,11 +143,6 @@ exec::StepResult<std::span<const int>> Decoder::Verify(int n, Round& round) {
   JudgeRows(*logits, round);
   target_.Keep(round.accepted + 1);
   return std::span<const int>(out_);
-}
-
-// Tokens of a draft of which `wanted` with the one behind it may be kept.
-int Decoder::RoomFor(int wanted) const {
-  return std::min(wanted - 1, capacity_ - base::IntSize(sequence_) - 1);
 }
 
 // A round that the controller knows nothing of: its drafts say nothing of the source's.

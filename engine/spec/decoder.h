@@ -87,7 +87,6 @@ class Decoder {
   void LetGoOfGrammar();
   // Fills draft_ for this round, from the branch that was drafted ahead or anew.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
-  int RoomFor(int wanted) const;
   exec::StepResult<std::span<const int>> VerifyForced(int n);
   // Has the target compute the last token and `n` of draft_, and judges what it makes of them.
   exec::StepResult<std::span<const int>> Verify(int n, Round& round);

@@ -99,8 +99,8 @@ void OpenConnections::ForgetClosed() {
   std::erase_if(open_, [this](const Connection& connection) {
     if (connection.socket.IsOpen()) return false;
     if (!connection.peer.name.empty()) credit_.Close(connection.peer.name);
+    if (closed_bytes_ == 0) closed_at_ = Clock::now();
     closed_bytes_ += connection.received;
-    closed_at_ = Clock::now();
     return true;
   });
 }

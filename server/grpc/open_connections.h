@@ -76,7 +76,7 @@ class OpenConnections {
   Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
   int untold_ = 0;                  // connections that were shut since the last line of the log
   std::uint64_t closed_bytes_ = 0;  // that closed connections had received, since the last trim
-  Clock::time_point closed_at_{};   // the last of them
+  Clock::time_point closed_at_{};   // the first of them
 };
 
 }  // namespace thermocline::rpc

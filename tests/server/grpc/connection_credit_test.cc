@@ -64,13 +64,13 @@ TEST(ConnectionCreditTest, PingsWhoseAnswersNobodyReadsAreAFlood) {
   ConnectionCredit credit;
   credit.Open("a 1");
   credit.CallBegan("a 1", 100, true);
-  const Traffic pings{.received = 200'000, .sent = 0, .unread = 30'000};
+  const Traffic pings{.received = 2'000'000, .sent = 0, .unread = 30'000};
   EXPECT_FALSE(Floods(pings, credit.Of("a 1")));  // a message that arrives
   credit.MessageEnded("a 1", 100);
   const Account account = credit.Of("a 1");
   EXPECT_TRUE(Floods(pings, account));
   EXPECT_GT(UnaccountedBytes(pings, account), UnaccountedBytesMax(pings, account, kBodyBytesMax));
-  const Traffic read{.received = 200'000, .sent = 0, .unread = 0};
+  const Traffic read{.received = 2'000'000, .sent = 0, .unread = 0};
   EXPECT_FALSE(Floods(read, account));
   EXPECT_LT(UnaccountedBytes(read, account), UnaccountedBytesMax(read, account, kBodyBytesMax));
 }
