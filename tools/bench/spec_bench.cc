@@ -47,7 +47,9 @@ Result<std::vector<SpecMode>> ParseModes(const std::string& list) {
   std::istringstream names(list);
   for (std::string name; std::getline(names, name, ',');) {
     const auto mode = ParseSpecMode(name);
-    if (!mode.ok()) return base::InvalidArgument("--spec-modes: each ", mode.status().message());
+    if (!mode.ok())
+      return base::InvalidArgument("--spec-modes: '", name,
+                                   "' is none of off, sync, branch, exhaustive, auto");
     if (std::find(modes.begin(), modes.end(), *mode) == modes.end()) modes.push_back(*mode);
   }
   return modes;
