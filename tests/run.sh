@@ -57,7 +57,7 @@ if affords 70 "the longest tests"; then
   ctest --preset release --no-tests=error -j "$(nproc)" -R "$longest"
 fi
 
-if affords 90 "unit tests under clang's sanitizers, built with its analysis of the locks"; then
+if affords 150 "unit tests under clang's sanitizers, built with its analysis of the locks"; then
   export ASAN_OPTIONS=detect_leaks=1
   cmake --preset asan >/dev/null
   cmake --build --preset asan --target sanitized_tests
