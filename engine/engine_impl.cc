@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/log.h"
+#include "engine/base/thread_priority.h"
 #include "engine/request_validation.h"
 
 namespace thermocline {
@@ -94,6 +95,7 @@ Engine::Impl::~Impl() {
 }
 
 void Engine::Impl::DecodeMain() {
+  base::AskForShortTurns();  // everybody waits for it
   transformer_->ffn().SetTrace(trace_.get());
   scheduler_->Run();
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/base/status.h"
+#include "engine/base/thread_priority.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -152,6 +153,7 @@ void WorkerPool::WaitForWork(const ItemRun& run) {
 }
 
 void WorkerPool::WorkerMain(int thread) {
+  AskForShortTurns();  // who is put aside with an item keeps all others waiting
   const ItemRun& run = runs_[thread];
   while (!stop_.load()) {
     for (int active = active_.load(); thread >= active; active = active_.load())

@@ -1,13 +1,13 @@
 #include "engine/spec/async_drafter.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/base/thread_priority.h"
 
 namespace thermocline::spec {
 
@@ -108,8 +108,8 @@ void AsyncDrafter::Abandon() {
 
 void AsyncDrafter::Main() {
   // The target goes first where both want a processor: what it waits for, everybody waits for.
-  constexpr int kNice = 10;
-  ::setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone, on Linux
+  constexpr int kNiceness = 10;
+  base::LowerPriority(kNiceness);
   base::MutexLock lock(mutex_);
   while (true) {
     while (!busy_ && !quit_) wake_.Wait(mutex_);

@@ -33,6 +33,8 @@ struct Control {
 // more; and grammars. A long body is worked on in turns, so more of them are begun than run.
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
               kCompilers = kGrammarsCompiledAtOnce;
+// Long bodies and grammars go behind the streams, for whose tokens everybody waits.
+constexpr int kNicenessOfLong = 10;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {
@@ -140,9 +142,13 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  Workers workers_{Workers::Params{
-      .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
-  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
+  Workers workers_{Workers::Params{.running = kWorkers,
+                                   .begun = kLongBegun,
+                                   .niceness = kNicenessOfLong,
+                                   .bytes_begun = request_sizes_.values}};
+  Workers short_workers_{kShortWorkers};
+  Workers compilers_{
+      Workers::Params{.running = kCompilers, .begun = kCompilers, .niceness = kNicenessOfLong}};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

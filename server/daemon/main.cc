@@ -17,6 +17,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "engine/base/log.h"
+#include "engine/base/thread_priority.h"
 #include "server/core/run_guarded.h"
 #include "server/core/service.h"
 #include "server/daemon/config_file.h"
@@ -74,7 +75,10 @@ class ServingThreads {
   void Start(int http_threads) {
     threads_.reserve(static_cast<std::size_t>(http_threads) + 1);
     for (int i = 0; i < http_threads; ++i) {
-      threads_.emplace_back([this] { RunGuarded(io_); });
+      threads_.emplace_back([this] {
+        base::AskForShortTurns();
+        RunGuarded(io_);
+      });
       pthread_setname_np(threads_.back().native_handle(), StrCat("http-", i).c_str());
     }
     // In this order: a plan that a worker makes holds a place with the engine until a session takes

@@ -14,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "engine/base/log.h"
+#include "engine/base/thread_priority.h"
 #include "server/core/run_guarded.h"
 #include "server/grpc/connection_gate.h"
 #include "server/grpc/credentials.h"
@@ -92,7 +93,10 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
 struct GrpcServer::Impl {
   explicit Impl(server::Service& served) : service(served), inference(io, served, credit) {
     for (int i = 0; i < served.config().grpc_threads; ++i) {
-      threads.emplace_back([this] { server::RunGuarded(io); });
+      threads.emplace_back([this] {
+        base::AskForShortTurns();
+        server::RunGuarded(io);
+      });
       pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
     }
   }
