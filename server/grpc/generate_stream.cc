@@ -7,6 +7,7 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "engine/base/out_of_memory.h"
 #include "server/core/refusal_table.h"
 #include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
@@ -50,9 +51,14 @@ GenerateStream::GenerateStream(const server::Strand& strand, server::Service& se
       timer_(strand_) {}
 
 void GenerateStream::OnReadDone(bool ok) {
-  Post([this, ok] {
+  // On the library's thread: a long message keeps no stream of this strand waiting.
+  server::BodyCost cost;
+  base::UntilMemory([&] {
+    if (ok) cost = CostOf(message_);
+  });
+  Post([this, ok, cost] {
     if (finished_) return;  // cancelled before it began
-    const Status begun = ok ? Begin() : NoMessage();
+    const Status begun = ok ? Begin(cost) : NoMessage();
     if (!begun.ok()) Refuse(begun);
   });
 }
@@ -74,10 +80,9 @@ void GenerateStream::Guarded(Work work) {
   }
 }
 
-Status GenerateStream::Begin() {
+Status GenerateStream::Begin(const server::BodyCost& cost) {
   call_.MessageCame(message_.ByteSizeLong(), message_.request_id());
   RETURN_IF_ERROR(call_.refusal());
-  const server::BodyCost cost = CostOf(message_);
   RETURN_IF_ERROR(server::CheckCost(cost, service_.request_sizes()));
   work_bytes_ = cost.bytes;
   ASSIGN_OR_RETURN(

@@ -49,7 +49,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   template <typename Work>
   void Guarded(Work work);
   // Everything before the prompt's tokens. An error: why there will be no answer.
-  Status Begin();
+  Status Begin(const server::BodyCost& cost);
   // Makes the tokens of a prompt, here or by the workers, then submits it.
   void Encode(bool at_once);
   // `step` on a thread of `workers`, then `then` here.

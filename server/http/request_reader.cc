@@ -15,6 +15,9 @@ namespace beast_http = boost::beast::http;
 
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
 constexpr std::size_t kHoldBytes = 64 << 10;  // held at a time
+// The buffer of a body that is long already: beast fills the buffer that there is, which is a page,
+// and 4 MiB in pages are a thousand reads.
+constexpr std::size_t kLongReadBytes = 32 << 10;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // Whether the bytes are at fault, and not the connection.
@@ -60,6 +63,7 @@ void RequestReader::ReadOn(Done done) {
   no_room_ = HoldBody();
   if (!no_room_.ok()) return done(make_error_code(boost::system::errc::not_enough_memory));
   if (parser_->is_done()) return done({});
+  if (request().body().size() >= kHoldBytes) buffer_.reserve(kLongReadBytes);
   beast_http::async_read_some(connection_, buffer_, *parser_,
                               [this, done = std::move(done)](ErrorCode error, std::size_t) mutable {
                                 error ? done(error) : ReadOn(std::move(done));

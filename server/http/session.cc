@@ -6,6 +6,7 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "server/http/discard_pace.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {
@@ -15,7 +16,8 @@ namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
-constexpr seconds kLinger{2};
+constexpr std::size_t kDiscardBytes = 16 << 10;  // at a time, of what nobody reads
+constexpr seconds kLinger{5};
 
 bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
 
@@ -116,11 +118,6 @@ void Session::RefuseUnreadable(ErrorCode error) {
   Respond(ErrorResponse(exchange_->head(), *refusal));
 }
 
-server::BodyCost Session::CostOf(const HttpRequest& request) {
-  return request.body().size() > server::kShortBytesMax ? server::CostOf(request.body())
-                                                        : server::BodyCost();
-}
-
 void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
     return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
@@ -129,25 +126,43 @@ void Session::OnRequest(ErrorCode error) {
   if (!stranger && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
-  const server::BodyCost cost = CostOf(request);
-  const Status readable = server::CheckCost(cost, service_.request_sizes());
-  if (!readable.ok()) return Respond(RefusalResponse(service_, exchange_->head(), readable));
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
-  if (bytes > server::kShortBytesMax) {
-    routing_ = true;
-    WatchForDeparture();
-  }
+  if (bytes <= server::kShortBytesMax) return RouteByWorker({});
+  routing_ = true;
+  WatchForDeparture();
+  const auto cost = std::make_shared<server::BodyCost>();
+  PostWork(
+      [self = shared_from_this(), cost] {
+        if (!self->client_left_) *cost = server::CostOf(self->reader_.request().body());
+      },
+      [self = shared_from_this(), cost] { self->OnJudged(*cost); }, 0);
+}
+
+void Session::OnJudged(const server::BodyCost& cost) {
+  Guarded([&] {
+    const Status readable = server::CheckCost(cost, service_.request_sizes());
+    readable.ok() ? RouteByWorker(cost)
+                  : OnRouted(RefusalResponse(service_, exchange_->head(), readable));
+  });
+}
+
+void Session::RouteByWorker(const server::BodyCost& cost) {
   const auto action = std::make_shared<std::optional<Action>>();
-  service_.workers(bytes).Post(
-      exchange_->head().tenant, connection_->get_executor(),
+  PostWork(
       [self = shared_from_this(), action, work_bytes = cost.bytes] {
         const base::InterruptScope scope(self->client_left_);
         if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
         server::GiveBackHeap(work_bytes);
       },
-      [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); },
-      [self = shared_from_this()] { self->OnDropped(); }, cost.bytes);
+      [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); }, cost.bytes);
+}
+
+void Session::PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes) {
+  service_.workers(reader_.request().body().size())
+      .Post(
+          exchange_->head().tenant, connection_->get_executor(), std::move(work), std::move(then),
+          [self = shared_from_this()] { self->OnDropped(); }, bytes);
 }
 
 void Session::OnDropped() {
@@ -281,9 +296,18 @@ void Session::Linger() {
     connection_->ShutdownSend();
     connection_->ExpireAfter(kLinger);
   }
-  if (connection_->expired()) return Close();
+  const std::size_t bytes = reader_.early_bytes();
   reader_.DiscardEarly();
-  reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
+  if (bytes < kReadBytes) return Discard(kReadBytes);
+  room_timer_.expires_after(WaitToDiscard(bytes));
+  room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+    error ? self->Close() : self->Discard(kDiscardBytes);
+  });
+}
+
+void Session::Discard(std::size_t bytes_max) {
+  if (connection_->expired()) return Close();
+  reader_.ReadSome(bytes_max, [self = shared_from_this()](ErrorCode error) {
     error ? self->Close() : self->Linger();
   });
 }

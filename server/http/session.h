@@ -39,9 +39,12 @@ class Session : public std::enable_shared_from_this<Session> {
   // ResourceExhausted: the caller's key has as many connections as it may have.
   Status TakePlaceOfKey();
   void ReadBody();
-  // Nothing of a short one: it is in the margin of the plan.
-  static server::BodyCost CostOf(const HttpRequest& request);
   void OnRequest(ErrorCode error);
+  // A long body was judged. A short one is not: it is in the margin of the plan.
+  void OnJudged(const server::BodyCost& cost);
+  void RouteByWorker(const server::BodyCost& cost);
+  // As Workers::Post, of the request that was read.
+  void PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
   void OnRouted(std::optional<Action> action);
   // The daemon ends before the request's turn has come.
@@ -61,6 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void NextRequest();
   // Closes when the client has read the answer, though it may still be sending.
   void Linger();
+  void Discard(std::size_t bytes_max);
   void Close();
   void Log(int status);
   // A drain waits no longer for the request in progress.

@@ -7,6 +7,8 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "server/http/discard_pace.h"
+
 namespace thermocline::http {
 namespace {
 
@@ -16,7 +18,10 @@ using boost::system::error_code;
 class Farewell : public std::enable_shared_from_this<Farewell> {
  public:
   Farewell(StreamSocket socket, std::shared_ptr<std::atomic<int>> waiting)
-      : socket_(std::move(socket)), timer_(socket_.get_executor()), waiting_(std::move(waiting)) {}
+      : socket_(std::move(socket)),
+        timer_(socket_.get_executor()),
+        pause_(socket_.get_executor()),
+        waiting_(std::move(waiting)) {}
   ~Farewell() { --*waiting_; }
 
   auto executor() { return socket_.get_executor(); }
@@ -33,14 +38,20 @@ class Farewell : public std::enable_shared_from_this<Farewell> {
  private:
   void Read() {
     socket_.async_read_some(asio::buffer(dropped_),
-                            [self = shared_from_this()](error_code error, std::size_t) {
-                              if (!error) return self->Read();
+                            [self = shared_from_this()](error_code error, std::size_t bytes) {
+                              if (!error) return self->Wait(WaitToDiscard(bytes));
                               self->timer_.cancel();
                             });
   }
+  void Wait(std::chrono::steady_clock::duration time) {
+    pause_.expires_after(time);
+    pause_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) self->Read();
+    });
+  }
 
   StreamSocket socket_;
-  asio::steady_timer timer_;
+  asio::steady_timer timer_, pause_;
   std::array<char, 4096> dropped_;
   const std::shared_ptr<std::atomic<int>> waiting_;
 };
