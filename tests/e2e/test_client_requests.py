@@ -96,6 +96,20 @@ def test_claude_code_s_billing_line_changes_no_prefix(served):
     assert second["cache_read_input_tokens"] > 64 and second["input_tokens"] < 8, (first, second)
 
 
+@pytest.mark.parametrize("path,bound,begun,repeated", [
+    ("/v1/responses", "max_output_tokens", "response.created", "response.in_progress"), ("/v1/messages", "max_tokens", "message_start", "ping")])
+def test_events_come_while_the_prompt_is_read(smollm, path, bound, begun, repeated):
+    """Codex gave up: its timer counts events, and there were comments alone until the prompt had been read."""
+    text = "".join(f"Owl {n} sat in tree {n * 7}. " for n in range(330))
+    body = {"model": "s", "stream": True, bound: 2, **({"input": text} if path == "/v1/responses" else {"messages": [{"role": "user", "content": text}]})}
+    with Daemon(f"model.path={smollm}", "model.name=s", "server.sse_keepalive_s=1", "engine.threads=1", "engine.prefill_chunk=16", "engine.cpu_isa=reference") as d:
+        with httpx.stream("POST", d.url + path, json=body, headers=ANTHROPIC, timeout=60) as answer:
+            events = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
+            assert next(events) == begun
+            seen = [next(events) for _ in range(3)]
+            assert seen == [repeated] * 3 and httpx.get(d.url + "/v1/status").json()["generated_tokens"] == 0, seen
+
+
 @pytest.mark.parametrize("lenient", [True, False])
 def test_lenient_calls_can_be_turned_off(smollm, lenient):
     written = '{"name": "get_weather", "arguments": {"city": "Rome"}}'

@@ -18,6 +18,7 @@ WAYS = {
     "self": (("spec.source=self", "spec.mode=branch", "spec.fixed=true", "engine.ffn_mode=sign"), 1),
     "two sides": (("hot.bytes=1MiB", "hot.device=cpu", "engine.ffn_mode=exact", "spec.mode=off"), 1),
     "two sides, shared": (("hot.bytes=1MiB", "hot.device=cpu", "engine.ffn_mode=exact"), 4),
+    "two sides, shared drafts": (("hot.bytes=1MiB", "hot.device=cpu", "engine.ffn_mode=exact", "spec.source=ngram", "spec.mode=sync", "spec.tokens_max=4"), 4),
     "two sides, drafts": (("hot.bytes=1MiB", "hot.device=cpu", "engine.ffn_mode=exact", "spec.source=ngram", "spec.mode=sync", "spec.fixed=true", "spec.tokens_max=4"), 1),
 }
 
