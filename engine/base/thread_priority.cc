@@ -24,7 +24,9 @@ struct SchedulingAttributes {
 
 }  // namespace
 
-void LowerPriority(int niceness) { ::setpriority(PRIO_PROCESS, 0, niceness); }
+void LowerPriority(int niceness) {
+  if (::getpriority(PRIO_PROCESS, 0) < niceness) ::setpriority(PRIO_PROCESS, 0, niceness);
+}
 
 void AskForShortTurns() {
   SchedulingAttributes attributes;

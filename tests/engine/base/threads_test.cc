@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "engine/base/thread_priority.h"
 #include "engine/base/worker_pool.h"
 
 namespace thermocline::base {
@@ -44,6 +46,21 @@ TEST(WorkerPool, ThreadsWalkThroughRunsOfTheirOwn) {
     owner[static_cast<std::size_t>(item)] = thread;
   });
   EXPECT_NE(owner[0], owner[20]);
+}
+
+// Streams waited for whole turns of the threads that read long bodies.
+TEST(ThreadPriority, IsOfOneThreadAlone) {
+  const int own = ::getpriority(PRIO_PROCESS, 0), low = std::max(own, 7);
+  int lowered = 0, shortened = -1;
+  std::thread([&] {
+    LowerPriority(7);
+    lowered = ::getpriority(PRIO_PROCESS, 0);
+    AskForShortTurns();
+    shortened = ::getpriority(PRIO_PROCESS, 0);
+  }).join();
+  EXPECT_EQ(lowered, low);
+  EXPECT_EQ(shortened, low);  // it asks for turns alone
+  EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
 }
 
 TEST(WorkerPool, ParkedWorkersWakeAgain) {
