@@ -91,6 +91,8 @@ class Service {
   void NoteLenientCall();
   // The threads that read a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
+  // Those of long ones, for what takes as long.
+  Workers& long_workers() { return workers_; }
   // What requests' bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }

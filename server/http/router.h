@@ -21,6 +21,7 @@ struct Route {
   const char* method;  // HEAD goes with GET
   const char* path;    // "{id}" at its end stands for anything but nothing and other routes' paths
   Handler handler;
+  bool takes_long = false;  // though its requests have no body: a worker answers them
 };
 
 // Another name of a route's path.
@@ -50,6 +51,8 @@ class Router {
   std::string RouteOf(const HttpRequest& request) const;
   // The shape of the request's errors, also if there is no such route.
   const protocol::ErrorShape& ErrorsOf(const HttpRequest& request) const;
+  // Whether its route takes long.
+  bool TakesLong(const HttpRequest& request) const;
   // What the route answers; 404 or 405 with the methods there are if there is none. Pure but for
   // reading the service.
   Action Answer(server::Service& service, const HttpRequest& request,
@@ -60,6 +63,8 @@ class Router {
  private:
   // The path without a slash at its end, by the name that the tables have for it.
   std::string RoutePath(const HttpRequest& request) const;
+  // The request's; null: there is none.
+  const Route* Find(const HttpRequest& request, std::string_view path) const;
   // Every route whose pattern fits.
   std::vector<const Route*> Find(std::string_view path) const;
   bool IsPath(std::string_view path) const;
