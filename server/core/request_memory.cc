@@ -24,6 +24,8 @@ constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
 constexpr std::size_t kFieldNameMax = 64;
 constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
 constexpr std::size_t kFirstAnswers = 8;  // of any size, of so many clients at least
+// A quarter of the bodies' memory is for clients that hold a sixteenth of it at most.
+constexpr std::size_t kForSmall = 4, kSmallClient = 16;
 
 // Returns where the text of JSON that begins at `begin` ends: at its closing quote.
 std::size_t EndOfText(std::string_view body, std::size_t begin) {
@@ -153,7 +155,9 @@ Status CheckMadeText(std::string_view text, const RequestSizes& sizes) {
 }
 
 RequestMemory::RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max)
-    : bytes_max_(bytes_max), client_max_(std::max(bytes_max / 2, body_bytes_max)) {}
+    : bytes_max_(bytes_max),
+      client_max_(std::max(bytes_max / 2, body_bytes_max)),
+      large_max_(std::max(bytes_max - bytes_max / kForSmall, body_bytes_max)) {}
 
 std::size_t RequestMemory::held() const {
   const base::MutexLock lock(mutex_);
@@ -195,6 +199,14 @@ bool RequestMemory::TakeTrimHint() {
   return true;
 }
 
+void RequestMemory::NoteFreed(std::size_t bytes) {
+  const base::MutexLock lock(mutex_);
+  freed_ += bytes;
+  if (freed_ < kTrimFrom) return;
+  freed_ = 0;
+  trim_asked_ = true;
+}
+
 void RequestMemory::AskForTrim() {
   const base::MutexLock lock(mutex_);
   trim_asked_ = true;
@@ -206,7 +218,7 @@ Status RequestMemory::Hold::Grow(std::size_t bytes) {
     memory_.SetLocked(*this, bytes);
     return OkStatus();
   }
-  const bool own = memory_.held_ - bytes_ + bytes <= memory_.bytes_max_;
+  const bool own = memory_.held_ - bytes_ + bytes <= memory_.large_max_;
   return base::ResourceExhausted(own ? "this client's other requests hold its half of"
                                      : "other requests hold too much of",
                                  " the memory for bodies and answers, ",
@@ -222,9 +234,10 @@ void RequestMemory::Hold::Force(std::size_t bytes) {
 
 bool RequestMemory::HasRoom(const Hold& hold, std::size_t bytes) const {
   const auto found = by_client_.find(hold.client_);
-  const std::size_t of_client = found == by_client_.end() ? 0 : found->second.bytes;
-  return held_ - hold.bytes_ + bytes <= bytes_max_ &&
-         of_client - hold.bytes_ + bytes <= client_max_;
+  const std::size_t had = found == by_client_.end() ? 0 : found->second.bytes;
+  const std::size_t of_client = had - hold.bytes_ + bytes, held = held_ - hold.bytes_ + bytes;
+  const bool is_small = of_client <= bytes_max_ / kSmallClient;
+  return held <= (is_small ? bytes_max_ : large_max_) && of_client <= client_max_;
 }
 
 void RequestMemory::Set(Hold& hold, std::size_t bytes) {

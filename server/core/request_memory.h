@@ -79,7 +79,8 @@ inline constexpr std::size_t kSmallAnswerBytes = 64 << 10;
 Status UnreadAnswers();
 
 // Bodies that are held, and what answers are made of. A client (a tenant) holds half of what there
-// is at most, so that others' requests get in beside it. Thread-safe.
+// is at most, and a quarter is for clients that hold little, so that others' requests get in beside
+// one, and ordinary ones beside any two. Thread-safe.
 class RequestMemory {
  public:
   // A connection's part. Thread-compatible; ends before its RequestMemory.
@@ -115,8 +116,9 @@ class RequestMemory {
   // True once after much was held, when nearly nothing is, and once after AskForTrim: the heap may
   // be given back.
   bool TakeTrimHint();
-  // Others have freed much.
+  // Others have freed much, or so many bytes, which add up.
   void AskForTrim();
+  void NoteFreed(std::size_t bytes);
 
  private:
   struct Share {
@@ -128,11 +130,12 @@ class RequestMemory {
   void Set(Hold& hold, std::size_t bytes);
   void SetLocked(Hold& hold, std::size_t bytes) REQUIRES(mutex_);
 
-  const std::size_t bytes_max_, client_max_;
+  const std::size_t bytes_max_, client_max_, large_max_;
   mutable base::Mutex mutex_;
   std::size_t held_ GUARDED_BY(mutex_) = 0;     // by bodies
   std::size_t answers_ GUARDED_BY(mutex_) = 0;  // unread
   std::size_t peak_ GUARDED_BY(mutex_) = 0;     // of both, since the last hint
+  std::size_t freed_ GUARDED_BY(mutex_) = 0;    // by others, since the last hint
   bool trim_asked_ GUARDED_BY(mutex_) = false;
   std::map<std::string, Share> by_client_ GUARDED_BY(mutex_);
 };

@@ -118,9 +118,11 @@ void Connection::Close() {
   if (closed_) return;
   closed_ = true;
   if (!tls_) return CloseSocket();
-  // close_notify goes out; the client's is not waited for longer than this.
+  // close_notify goes out, and the client's is not waited for: it has left the count of
+  // connections, and many such that say nothing would take memory beside those that are counted.
+  ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
   expired_ = true;
-  ExpireAfter(kFarewell);
+  ExpireAfter(kFarewell);  // where its buffer is full
   tls_->async_shutdown([self = shared_from_this()](error_code) { self->CloseSocket(); });
 }
 

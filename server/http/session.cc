@@ -16,6 +16,7 @@ namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kTlsBytes = 64 << 10;      // that a connection holds
 constexpr std::size_t kDiscardBytes = 16 << 10;  // at a time, of what nobody reads
 constexpr seconds kLinger{5};
 
@@ -316,6 +317,7 @@ void Session::Discard(std::size_t bytes_max) {
 void Session::Close() {
   Release();
   connection_->Close();
+  if (connection_->peer().tls) service_.request_memory().NoteFreed(kTlsBytes);
 }
 
 void Session::Log(int status) {

@@ -63,7 +63,10 @@ def check(proxy, route, usage):
     """No request was refused; turn 2 computed no more than what was new, the template's tail and one block."""
     refused = [(e.method, e.path, e.status, e.answer[:300]) for e in proxy.exchanges if e.status >= 400]
     assert not refused, refused
-    turns = proxy.of(route)
+    # An agent gives up after ten minutes and asks again, which a busy machine makes it do.
+    asked, ends = proxy.of(route), ("message_stop", "response.completed", "response.incomplete")
+    turns = [turn for turn in asked if turn.daemon_events and turn.daemon_events[-1]["type"] in ends]
+    print(f"{route}: {len(asked) - len(turns)} requests were given up")
     assert len(turns) >= 2, [e.path for e in proxy.exchanges]
     for turn in turns:
         total, cached, written = usage(turn)

@@ -102,6 +102,21 @@ def test_a_tls_port_survives_what_is_no_tls(secure):
     assert b'"live"' in handshake(secure, secure.context)[0]
 
 
+def test_a_client_that_answers_no_close_notify_keeps_no_socket(certificates):
+    """Those that had made way for others lived on for 2 s, in no count."""
+    certificate, key = certificates["first"]
+    context = ssl.create_default_context(cafile=certificate)
+    with Daemon(f"server.tls_certificate={certificate}", f"server.tls_key={key}", "server.connections_max=16", "server.connections_per_address_max=0") as d:
+        sockets = lambda: len(os.listdir(f"/proc/{d.process.pid}/fd"))
+        before, most, held = sockets(), 0, []
+        for _ in range(120):
+            held.append(context.wrap_socket(socket.create_connection(("127.0.0.1", d.port), timeout=20), server_hostname="localhost"))
+            most = max(most, sockets() - before)
+        assert 8 < most < 32, most
+        for s in held:
+            s.close()
+
+
 def test_a_client_that_leaves_by_tls_stops_its_work(smollm, certificates):
     certificate, key = certificates["first"]
     with Daemon(f"model.path={smollm}", f"server.tls_certificate={certificate}", f"server.tls_key={key}") as d:

@@ -23,6 +23,29 @@ TEST(RequestMemory, IsAnEighthOfTheBudgetAtMostAnd24MiBAtLeast) {
   EXPECT_EQ(SizesOf(8LL << 30, 4 << 20).total(), 4 * kMiB);
 }
 
+// Two keys with unfinished uploads held everybody else's requests of more than 4 KiB off.
+TEST(RequestMemory, AQuarterIsForClientsThatHoldLittle) {
+  RequestMemory memory(160, 10);
+  RequestMemory::Hold ada(memory, "ada"), eve(memory, "eve"), bob(memory, "bob"),
+      cleo(memory, "cleo");
+  EXPECT_TRUE(ada.Grow(80).ok());
+  EXPECT_TRUE(eve.Grow(40).ok());
+  EXPECT_FALSE(eve.Grow(41).ok());
+  EXPECT_TRUE(bob.Grow(10).ok());
+  EXPECT_FALSE(bob.Grow(11).ok());
+  EXPECT_TRUE(cleo.Grow(10).ok());
+}
+
+TEST(RequestMemory, WhatOthersFreeAddsUp) {
+  RequestMemory memory(100 * kMiB, kMiB);
+  memory.NoteFreed(3 * kMiB);
+  EXPECT_FALSE(memory.TakeTrimHint());
+  memory.NoteFreed(kMiB);
+  EXPECT_TRUE(memory.TakeTrimHint());
+  memory.NoteFreed(3 * kMiB);
+  EXPECT_FALSE(memory.TakeTrimHint());
+}
+
 TEST(RequestMemory, OneClientHoldsHalfAndAllTogetherNoMoreThanThereIs) {
   RequestMemory memory(100, 10);
   RequestMemory::Hold ada(memory, "ada"), ada_too(memory, "ada"), bob(memory, "bob"),
@@ -33,11 +56,11 @@ TEST(RequestMemory, OneClientHoldsHalfAndAllTogetherNoMoreThanThereIs) {
   EXPECT_EQ(more.reason(), Reason::kRequestMemory);
   EXPECT_NE(more.message().find("server.request_memory_mib"), std::string::npos);
   EXPECT_TRUE(ada_too.Grow(10).ok());
-  EXPECT_TRUE(bob.Grow(50).ok());
-  EXPECT_FALSE(eve.Grow(1).ok());
+  EXPECT_TRUE(bob.Grow(25).ok());
+  EXPECT_FALSE(eve.Grow(7).ok());
   EXPECT_TRUE(bob.Grow(0).ok());
-  EXPECT_TRUE(eve.Grow(1).ok());
-  EXPECT_EQ(memory.held(), 51u);
+  EXPECT_TRUE(eve.Grow(7).ok());
+  EXPECT_EQ(memory.held(), 57u);
 }
 
 TEST(RequestMemory, AClientHoldsOneBodyInAnyCase) {
