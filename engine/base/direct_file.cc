@@ -19,8 +19,8 @@ namespace thermocline::base {
 namespace {
 
 constexpr std::size_t kAlignmentMin = 512, kAlignmentMax = 65536;
-// Where the system does not say: some file systems (btrfs) take less, and read by way of the page
-// cache without saying so.
+// Tried where the system does not say: some file systems (btrfs) take less, and read by way of the
+// page cache without saying so.
 constexpr std::size_t kAlignmentUnknown = 4096;
 
 bool LiesInMemory(int fd) {
@@ -29,8 +29,8 @@ bool LiesInMemory(int fd) {
   return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC;
 }
 
-// What the file system asks of direct reads of this file (kernel 6.1 and later): 0 means that it
-// allows none, kAlignmentUnknown that it does not say.
+// Returns the alignment that the file system asks of direct reads (kernel 6.1 and later): 0 means
+// that it allows none, kAlignmentUnknown that it does not say.
 std::size_t StatedAlignment(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx info {};

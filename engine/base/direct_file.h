@@ -30,7 +30,7 @@ class DirectFile {
   DirectFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   // Finds how the file may be read directly; says why not in why_not_direct_.
   void FindAlignment();
-  // Whether one aligned read is taken; errors of the device are not the alignment's.
+  // Tries one aligned read; errors of the device are not the alignment's.
   bool Takes(std::size_t alignment) const;
 
   std::string path_;

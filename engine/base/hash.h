@@ -32,7 +32,7 @@ class Hasher {
 
   void Add(std::span<const std::byte> bytes);
   void Add(std::string_view text) { Add(std::as_bytes(std::span(text))); }
-  // Of all bytes so far; more may follow.
+  // Returns the hash of all bytes so far; more may follow.
   Hash128 Digest() const;
 
  private:

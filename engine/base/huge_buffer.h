@@ -43,7 +43,7 @@ class HugeBuffer {
   static std::size_t HeldByAll();
   static std::size_t MostHeldByAll();
   static void ResetMost();
-  // Whether the system took the advice; false means 4 KiB pages.
+  // True if the system took the advice; false means 4 KiB pages.
   bool huge() const { return huge_; }
 
  private:

@@ -1,4 +1,4 @@
-// What was measured once and is worth remembering: small JSON files in the user's cache folder.
+// Measurements that are worth keeping: small JSON files in the user's cache folder.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ class JsonCache {
 
   // "" if there is neither $XDG_CACHE_HOME nor $HOME.
   const std::string& path() const { return path_; }
-  // What Write kept; nothing if there is none. A file that is damaged or of another key is nothing
-  // too, after a warning.
+  // Returns what Write kept; nothing if there is none. A file that is damaged or of another key is
+  // nothing too, after a warning.
   std::optional<Json> Read() const;
   // FailedPrecondition without a folder, else errors of FileWriter. `json`: an object; member "key"
   // is set.

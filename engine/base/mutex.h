@@ -15,17 +15,17 @@
 #define THERMOCLINE_THREAD_MARK(mark)
 #endif
 
-// Of members: the mutex that must be held. Abseil, below gRPC, defines two of these names alike.
+// On members: the mutex that must be held. Abseil, below gRPC, defines two of these names alike.
 #ifndef GUARDED_BY
 #define GUARDED_BY(mutex) THERMOCLINE_THREAD_MARK(guarded_by(mutex))
 #endif
-// Of functions: the caller holds the mutex; takes it; gives it back; does not hold it.
+// On functions: the caller holds the mutex; takes it; gives it back; does not hold it.
 #define REQUIRES(...) THERMOCLINE_THREAD_MARK(requires_capability(__VA_ARGS__))
 #define ACQUIRE(...) THERMOCLINE_THREAD_MARK(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) THERMOCLINE_THREAD_MARK(release_capability(__VA_ARGS__))
 #define TRY_ACQUIRE(...) THERMOCLINE_THREAD_MARK(try_acquire_capability(__VA_ARGS__))
 #define EXCLUDES(...) THERMOCLINE_THREAD_MARK(locks_excluded(__VA_ARGS__))
-// Of functions whose locking the analysis cannot follow; a comment says why.
+// On functions whose locking the analysis cannot follow; a comment says why.
 #ifndef NO_THREAD_SAFETY_ANALYSIS
 #define NO_THREAD_SAFETY_ANALYSIS THERMOCLINE_THREAD_MARK(no_thread_safety_analysis)
 #endif

@@ -12,7 +12,7 @@
 
 namespace thermocline::base {
 
-// What `work` returns, a Status or a Result; Unavailable, with `doing`, if it runs out of memory or
+// Returns the Status or Result of `work`; Unavailable, with `doing`, if it runs out of memory or
 // of threads.
 template <typename Work>
 auto OrNoMemory(std::string_view doing, Work&& work) -> decltype(work()) {

@@ -14,8 +14,8 @@
 namespace thermocline::base {
 namespace {
 
-// Whether the open file is still the one of that name: who waited for nothing may have opened it
-// just before its writer renamed it.
+// Checks that the open file is still the one of that name: who waited for nothing may have opened
+// it just before its writer renamed it.
 bool IsNamed(int fd, const std::string& path) {
   struct stat open_one {
   }, named{};

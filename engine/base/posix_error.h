@@ -1,4 +1,4 @@
-// What the system says, as a Status.
+// Errors of the system as a Status.
 #pragma once
 
 #include <string>

@@ -42,7 +42,7 @@ std::string_view StatusCodeName(StatusCode code);
 // Why, more closely than the code says: what clients and metrics are told apart by.
 enum class Reason : unsigned char {
   kNone,  // nothing is wrong
-  // Of what was asked.
+  // Errors in the request.
   kInvalidField,   // of InvalidArgument, unless another is given; likewise below
   kUnsupported,    // of Unimplemented
   kOutOfRange,     // of OutOfRange
@@ -55,12 +55,12 @@ enum class Reason : unsigned char {
   kAlreadyExists,  // of AlreadyExists
   kMalformed,      // the HTTP header
   kTooLarge,       // the body, for the memory there is
-  // Of who asked.
+  // Errors of the caller's rights.
   kUnknownKey,  // of Unauthenticated
   kForbidden,   // of PermissionDenied
   kHostNotAllowed,
   kOriginNotAllowed,
-  // Of when it was asked.
+  // Errors of the time of a request.
   kExhausted,  // of ResourceExhausted
   kQueueFull,
   kPrefillBudget,  // too many prompt tokens wait
@@ -74,7 +74,7 @@ enum class Reason : unsigned char {
   kDraining,
   kCancelled,   // of Cancelled
   kClientGone,  // nobody is there to be told
-  // Of what serves.
+  // Errors of the service.
   kDataLoss,  // of DataLoss
   kInternal,  // of Internal
 };

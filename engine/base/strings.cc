@@ -54,7 +54,7 @@ std::string HumanBytes(double bytes) {
 
 namespace {
 
-// What a lead byte promises: how many continuation bytes, and the range of the first of them
+// The promise of a lead byte: how many continuation bytes, and the range of the first of them
 // (which excludes overlong forms, surrogates and values above U+10FFFF).
 struct LeadByte {
   int continuation = -1;

@@ -35,8 +35,8 @@ std::size_t NumberOf(const std::string& path, const std::string& name) {
   return kNone;
 }
 
-// What a control group leaves this process: its limit, less what is in use by others; the page
-// cache can be given back.
+// The memory that a control group leaves this process: its limit, less what is in use by others;
+// the page cache can be given back.
 std::size_t AllowanceOf(std::size_t limit, std::size_t used, std::size_t cache) {
   if (limit == kNone) return kNone;
   const std::size_t resident = ResidentBytes();

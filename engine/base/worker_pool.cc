@@ -19,8 +19,8 @@ namespace {
 
 // Some 20 us (a pause takes 40 to 140 cycles): longer than most gaps between two loops of a token.
 constexpr int kPauses = 2000;
-// How long a worker offers its processor between looks before it parks: longer than any gap inside
-// a token, and than sampling, so that decoding never waits for a wake-up.
+// The time for which a worker offers its processor between looks before it parks: longer than any
+// gap inside a token, and than sampling, so that decoding never waits for a wake-up.
 constexpr std::chrono::microseconds kOfferTime{2000};
 
 void Pause() {

@@ -15,7 +15,7 @@ Status GrammarFailure(const char* why) {
       why != nullptr ? why : "no token of the model's vocabulary can follow");
 }
 
-// Whether `ms` have passed since `begin`, which is set by the first call. 0 ms: never.
+// True if `ms` have passed since `begin`, which is set by the first call. 0 ms: never.
 bool IsOver(std::optional<SteadyClock::time_point>& begin, double ms) {
   if (ms <= 0) return false;
   if (!begin.has_value()) begin = SteadyClock::now();

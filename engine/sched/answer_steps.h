@@ -48,9 +48,9 @@ class AnswerSteps {
   };
   explicit AnswerSteps(const Params& params) : p_(params) {}
 
-  // Whether the client still waits and the deadline has not passed.
+  // True if the client still waits and the deadline has not passed.
   bool GoesOn(const Job& job) const;
-  // What earlier requests left of the sequence's tokens, into `cache`, which is empty.
+  // Copies what earlier requests left of the sequence's tokens into `cache`, which is empty.
   void Find(Sequence& s, nn::KvCache& cache) const;
 
   // The next tokens to read of what is not computed yet.

@@ -60,7 +60,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   }
 }
 
-// What is looked at before a step that computes `tokens` tokens, which must fit the cache.
+// Checks whether to go on before a step that computes `tokens` tokens, which must fit the cache.
 Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   if (!answers_.GoesOn(s.job)) return Stop::kCancelled;
   if (yield_ && !first_ && yield_(spent_)) return Stop::kYielded;

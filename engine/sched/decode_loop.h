@@ -51,7 +51,7 @@ class DecodeLoop {
   // Runs `sequence` until it ends, which finishes its channel, or has to wait. With kNoMemory its
   // keys and values are given up. Requires: it has not ended.
   TurnEnd Run(Sequence& sequence);
-  // Of the last turn, tokens that it computed; a prompt's count less.
+  // Tokens that the last turn computed; a prompt's count less.
   double spent() const { return spent_; }
 
  private:

@@ -21,12 +21,12 @@ struct Job {
   std::uint64_t number = 0;  // the queue's: grows with each arrival
 };
 
-// Whether the deadline has passed.
+// True once the deadline has passed.
 inline bool IsLate(const Job& job, SteadyClock::time_point now) {
   return job.request.deadline.has_value() && now >= *job.request.deadline;
 }
 
-// What a request that is late is told: DeadlineExceeded with what it was doing. `read`: tokens of
+// The refusal of a request that is late: DeadlineExceeded with what it was doing. `read`: tokens of
 // its prompt.
 Status LateStatus(const Job& job, const Usage& usage, std::size_t read, bool waited_for_flash);
 

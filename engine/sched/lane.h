@@ -1,4 +1,4 @@
-// What a sequence has of its own while it answers in shared steps: a sampler, and drafts from its
+// A sequence's own part while it answers in shared steps: a sampler, and drafts from its
 // own text.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace thermocline::sched {
 
-// How often proposals were right, by the source's confidence; of all lanes.
+// The shares of proposals that were right, by the source's confidence; of all lanes.
 class DraftRecord {
  public:
   double Accepted(int confidence) const { return accepted_[confidence]; }
@@ -49,8 +49,8 @@ class Lane {
   std::span<const int> draft() const { return std::span(draft_tokens_).first(draft_.size); }
   bool forced() const { return forced_now_; }  // by its grammar
   void DropDraft() { draft_.Clear(); }
-  // Whether the grammar's mask of the next token is made, after a slice of time for it. On any
-  // thread.
+  // Works on the grammar's mask of the next token; true once it is made, after a slice of time for
+  // it. On any thread.
   bool MakeMask() { return masked_ = sampler_.MakeMask(); }
   bool masked() const { return masked_; }
   // Its mask is made later: until then it sits out.

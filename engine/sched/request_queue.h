@@ -50,7 +50,7 @@ class RequestQueue {
   void Forget(const std::shared_ptr<TokenChannel>& channel);
   // Ends those that are late. Cheap while none is.
   void ExpireLate(SteadyClock::time_point now);
-  // Whether there was news since the last call.
+  // True if there was news since the last call.
   bool TakeNews() { return news_.exchange(false); }
   // Waits for news, an arrival, the next deadline or `until`.
   void Wait(std::optional<SteadyClock::time_point> until);
@@ -63,7 +63,7 @@ class RequestQueue {
     int places() const { return requests + reserved; }
   };
   Counts counts() const;
-  // Whether a request of `tenant` waits or is begun.
+  // True if a request of `tenant` waits or is begun.
   bool Knows(const std::string& tenant) const;
   Limits limits() const;
   void SetLimits(const Limits& limits);

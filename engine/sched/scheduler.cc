@@ -253,8 +253,8 @@ bool Scheduler::WantsToYield(double spent) {
   return next_.has_value();
 }
 
-// Whether one more may be begun. Those whose readers are slow do not count, and the requests of one
-// client keep neither another one nor a higher priority out.
+// True if one more may be begun. Requests whose readers are slow do not count, and the requests of
+// one client keep neither another one nor a higher priority out.
 bool Scheduler::MayBegin(const Request& request) const {
   int begun = 0;
   bool apart = true;
@@ -267,7 +267,7 @@ bool Scheduler::MayBegin(const Request& request) const {
   return begun < params_.sequences_max || (apart && begun < 2 * params_.sequences_max);
 }
 
-// Whether another request reads the same prompt, to share it.
+// True if another request reads the same prompt, to share it.
 bool Scheduler::IsReadNow(const Request& request) const {
   if (!request.share_prompt) return false;
   return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
@@ -296,7 +296,7 @@ bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t toke
     const bool computing = s.get() == current_;
     if (s.get() == self || s->seniority() > seniority || s->paused_since.has_value()) continue;
     const nn::KvCount has = (computing ? params_.loop.cache : s->cache).held();
-    // Who has read nothing yet will.
+    // A sequence that has read nothing yet will.
     held.whole +=
         s->started ? has.whole : nn::BlocksFor(static_cast<int>(TokensAtOnce(s->job.request))) + 1;
     held.window += std::min(has.window, window);
@@ -323,7 +323,7 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
     if (params_.pool.HasFree(blocks)) return true;
-    // Those whose reader is slow go first, then the least senior.
+    // Sequences with a slow reader go first, then the least senior.
     const auto order = [](const Sequence& s) {
       return std::pair(s.paused_since.has_value(), s.seniority());
     };

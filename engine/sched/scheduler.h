@@ -78,7 +78,7 @@ class Scheduler {
   };
   static TurnOrder::Candidate CandidateOf(const Sequence& s);
   std::optional<Choice> Choose(const Sequence* current);
-  // What is next; false: the queue is closed and every request has ended.
+  // Chooses the next step; false: the queue is closed and every request has ended.
   bool RunNext();
   // Ends all that is begun, in the middle of whatever ran out of memory.
   void GiveUp();

@@ -44,14 +44,14 @@ void SortByTurn(std::vector<Sequence*>& company) {
 
 }  // namespace
 
-// Whether its steps may be shared, and every token have the bits that it has alone.
+// True if its steps may be shared, and every token have the bits that it has alone.
 bool Scheduler::Shares(const Request& request) const {
   return params_.step_tokens > 1 && !request.embed.has_value() && !request.prompt_logprobs &&
          !(params_.drafts_decide && request.sampling.temperature > 0);
 }
 
 bool Scheduler::Shares(const Sequence& s) const {
-  // What was decoded with loss is decoded again, by itself.
+  // Tokens that were decoded with loss are decoded again, by themselves.
   const nn::KvCache& cache = &s == current_ ? params_.loop.cache : s.cache;
   const bool again = !s.lossless && s.usage.completion_tokens > 0 && cache.length() < s.wanted();
   return !again && Shares(s.job.request);
@@ -84,7 +84,7 @@ void Scheduler::BeginNewcomers() {
   }
 }
 
-// Those that may compute now, of the highest priority.
+// Returns the sequences that may compute now, of the highest priority.
 std::vector<Sequence*> Scheduler::Runnable() const {
   std::vector<Sequence*> runnable;
   for (const auto& s : sequences_) {
@@ -97,7 +97,7 @@ std::vector<Sequence*> Scheduler::Runnable() const {
   return runnable;
 }
 
-// Of `runnable`, those that share steps with `leader`, which is one of them.
+// Returns the ones of `runnable` that share steps with `leader`, which is one of them.
 std::vector<Sequence*> Scheduler::Company(const std::vector<Sequence*>& runnable,
                                           const Sequence& leader) const {
   std::vector<Sequence*> company;
@@ -107,7 +107,7 @@ std::vector<Sequence*> Scheduler::Company(const std::vector<Sequence*>& runnable
   return company;
 }
 
-// Whether the one whose turn it is would rather share steps.
+// True if the one whose turn it is would rather share steps.
 bool Scheduler::HasCompany() {
   if (params_.step_tokens < 2) return false;
   BeginNewcomers();
@@ -208,8 +208,8 @@ void Scheduler::Charge(const Sequence& s, double tokens, double sampling_s) {
   order_.Took(s.job.request.tenant, tokens + more, false);
 }
 
-// Who takes part in the next step: those that answer, then those that read, where the modes let
-// them do so in one step; else in turn.
+// Chooses the sequences of the next step: those that answer, then those that read, where the modes
+// let them do so in one step; else in turn.
 std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& company) {
   const bool lossless = company.front()->lossless, mixes = lossless && params_.mixes;
   const int widest =

@@ -28,11 +28,11 @@ class AnswerText {
   // Adds a token's text; what is certain now, until the next call. `look`: whether stop strings
   // count yet.
   const std::string& Push(int token, bool look);
-  // Whether a stop string ended the text.
+  // True if a stop string ended the text.
   bool stopped() const { return stops_.found() >= 0; }
   // Which of Request::stop it was; -1 = none.
   int stop() const { return stops_.found(); }
-  // What was held back, when no stop string ended the text.
+  // Returns the text that was held back, when no stop string ended it.
   std::string Finish();
 
  private:
@@ -64,9 +64,9 @@ struct Sequence {
   int prompt_tokens() const { return usage.prompt_tokens; }
   // Tokens whose keys and values the next token needs.
   int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
-  // Whether others took its memory: it is computed anew before it goes on.
+  // True if others took its memory: it is computed anew before it goes on.
   bool dropped() const { return started && cache.length() == 0; }
-  // Whether its next step makes a token of the answer: all before it is computed.
+  // True if its next step makes a token of the answer: all before it is computed.
   bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
   Job job;

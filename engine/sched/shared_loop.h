@@ -28,7 +28,7 @@ class SharedLoop {
   };
   explicit SharedLoop(const Params& params);
 
-  // What a sequence has of a step.
+  // A sequence's part of a step.
   struct Share {
     Sequence* sequence;
     AnswerSteps::Chunk read = {};  // of its tokens; empty: it answers

@@ -24,7 +24,7 @@ double StepBudget::Gain(int answers) const {
   return together > 0 ? answers * alone_s_ / together : 0;
 }
 
-// Of the nearest number of answers that is known.
+// Returns the time for the nearest number of answers that is known.
 double StepBudget::Decoding(int answers) const {
   answers = std::min(answers, kAnswersMax);
   for (int off = 0; off <= kAnswersMax; ++off) {

@@ -1,4 +1,4 @@
-// What a shared step may take: learned from the steps before it.
+// Bounds a shared step by the times of the steps before it.
 #pragma once
 
 #include <array>
@@ -19,21 +19,21 @@ class StepBudget {
   // A sequence decoded `tokens` alone in `seconds`, with drafts if it has any.
   void AddAlone(int tokens, double seconds);
 
-  // Of a token alone; 0: not known.
+  // The time of a token alone; 0: not known.
   double token_s() const { return alone_s_ > 0 ? alone_s_ : Decoding(1); }
   // Time of `answers` tokens alone over that of a step of them; 0: not known.
   double Gain(int answers) const;
   // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones: as few as keep
   // the target; at least kReadLeast where there is none, or none keep it.
   int ReadTokens(int answers, int waiting, int most) const;
-  // How probable a drafted token must be to be worth verifying beside `answers` tokens: so that it
-  // brings more tokens a second than they come. Above 1: none is.
+  // Returns how probable a drafted token must be to be worth verifying beside `answers` tokens: so
+  // that it brings more tokens a second than they come. Above 1: none is.
   double DraftNeeds(int answers) const;
   // Answers that may share a step of `tenants` clients, at most `most`: so many that none of them
   // gets less than its part of the time would give it, and that the step takes at most half as
   // long again as with one answer of each.
   int Answers(int tenants, int most) const;
-  // Whether `sequences` make more tokens together than in turns, as far as is known. Asked once a
+  // True if `sequences` make more tokens together than in turns, as far as is known. Asked once a
   // step: what did not pay is tried again now and then.
   bool Pays(int sequences);
 

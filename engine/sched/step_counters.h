@@ -1,4 +1,4 @@
-// What the decode thread counts of its steps. It takes no lock, and a reader never makes it wait.
+// The decode thread's counts of its steps. It takes no lock, and a reader never makes it wait.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace thermocline::sched {
 
-// Of values >= 0. One thread adds, any thread reads: each number only grows, but a reader may see a
-// value's bucket before its part of the sum.
+// Counts values >= 0. One thread adds, any thread reads: each number only grows, but a reader may
+// see a value's bucket before its part of the sum.
 template <const auto& kBorders>
 class StepHistogram {
  public:

@@ -1,5 +1,5 @@
-// Whose turn it is: the highest priority first, then the tenant that has had least, then, within a
-// tenant, requests in turn.
+// Decides whose turn it is: the highest priority first, then the tenant that has had least, then,
+// within a tenant, requests in turn.
 //
 // Each active tenant gets an equal share of the tokens, however many requests it has. A tenant that
 // comes begins level with the one that has had least: what it did not use before is gone. Within a
@@ -27,7 +27,7 @@ class TurnOrder {
   };
   // The index of the next. Requires: at least one.
   std::size_t Next(std::span<const Candidate> candidates) const;
-  // Whether `current`, whose turn may end, goes on though `other` waits.
+  // True if `current`, whose turn may end, goes on though `other` waits.
   bool Stays(const Candidate& current, const Candidate& other) const;
   // Forgets tenants that have no request, and lets new ones begin. Before Next.
   void Update(std::span<const Candidate> candidates);

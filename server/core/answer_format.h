@@ -12,7 +12,7 @@
 
 namespace thermocline::server {
 
-// What a choice says.
+// The output of a choice.
 struct Said {
   int choice = 0;
   std::span<const chat::MessagePart> parts = {};
@@ -21,7 +21,7 @@ struct Said {
   std::span<const std::vector<float>> embeddings = {};                   // the same
 };
 
-// How much of a prompt is read.
+// The progress of reading a prompt.
 struct PromptProgress {
   int choice = 0;
   int total = 0, cached = 0, read = 0;  // tokens
@@ -57,9 +57,9 @@ class AnswerFormat {
   virtual std::size_t EchoBytes() const { return 0; }
   // The end of a stream that fails.
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
-  // What keeps a silent stream alive; "" where the protocol has nothing for that.
+  // Returns the text that keeps a silent stream alive; "" where the protocol has nothing for that.
   virtual std::string KeepAlive() { return ": keep-alive\n\n"; }
-  // Whether that is an event which clients' timers count, so that it should come often.
+  // True if that is an event which clients' timers count, so that it should come often.
   virtual bool tells_progress() const { return false; }
 };
 

@@ -1,4 +1,4 @@
-// Who may use the daemon: a file of hashed keys.
+// Keys of the daemon's users: a file of hashes.
 //
 //   # comment
 //   NAME:SHA256[:admin][:priority=N]
@@ -19,7 +19,7 @@
 
 namespace thermocline::server {
 
-// Whose key it was.
+// The owner of a key.
 struct Identity {
   std::string name;
   bool admin = false;    // may use the routes below /admin
@@ -46,7 +46,8 @@ class ApiKeys {
   bool empty() const { return entries_.empty(); }
   // Names of the keys that `before` lacks, or gives fewer rights.
   std::vector<std::string> Beyond(const ApiKeys& before) const;
-  // Whose key it is; nullopt: nobody's. Takes the same time for every key of one length.
+  // Returns the key's owner; nullopt: it is no key. Takes the same time for every key of one
+  // length.
   std::optional<Identity> Check(std::string_view key) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a client asks to be generated, whatever protocol it speaks.
+// A client's request for a generation, in any protocol.
 #pragma once
 
 #include <optional>
@@ -35,7 +35,7 @@ struct Asked {
   std::string suffix_field = {};     // and the text behind a gap
   int choices = 1;                   // of each prompt
   std::optional<GrammarSpec> grammar = {};
-  // Of a conversation: the answer is read as reasoning, text and calls (Submission::reading).
+  // Set for a conversation: the answer is read as reasoning, text and calls (Submission::reading).
   bool in_parts = false;
   // The prompts' vectors are wanted instead of an answer: one request for all of them.
   std::optional<Pooling> embed = {};

@@ -21,16 +21,16 @@ class Service;
 
 // Why what a choice ended with is no whole answer. Requires: it ended with kError or kCancelled.
 Status FailureOf(const TokenChannel::Update& update);
-// What is told to those whose work the daemon's end leaves undone.
+// The refusal of work that the daemon's end leaves undone.
 Status ShuttingDown();
 // The caller's key has as many connections as it may have.
 Status TooManyConnections(int connections_max);
-// Of what was cancelled because its client left.
+// The status of a request whose client left.
 Status ClientGone();
 
 inline constexpr int kChoicesMax = 64;  // of all prompts together
 
-// What every protocol makes of a client's words.
+// The generations of one request, for every protocol.
 struct GenerationRequest {
   std::string id;                 // by which it can be cancelled: the request's x-request-id
   std::vector<Request> requests;  // one for each prompt
@@ -57,17 +57,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
   int choices() const { return base::IntSize(choices_); }
   // Tokens of all choices that were taken so far.
   std::int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
-  // Of all prompts, each counted once.
+  // The tokens of all prompts, each counted once.
   std::int64_t prompt_tokens() const { return prompt_tokens_; }
-  // What choice `index` % choices of prompt `index` / choices has said since the last call; false:
-  // nothing. Counts it in the metrics. A client that takes nothing more is waited for, see
+  // Takes the output of choice `index` % choices of prompt `index` / choices since the last call;
+  // false: nothing. Counts it in the metrics. A client that takes nothing more is waited for, see
   // TokenChannel.
   bool Take(int index, TokenChannel::Update& update);
-  // Whether the engine has begun with one of its choices.
+  // True once the engine has begun with one of its choices.
   bool begun() const;
-  // Whether the end of every choice was taken.
+  // True once the end of every choice was taken.
   bool finished() const { return finished_ == choices(); }
-  // Whether the engine has given it up because its client does not read.
+  // True if the engine has given it up because its client does not read.
   bool given_up() const;
   // The work is not wanted any more. With kDisconnect, kDeadline, kSlowReader or kOtherChoice, when
   // nobody is there to be told, nothing is called or taken any more; else every choice still ends,

@@ -11,7 +11,7 @@ using Tokens = std::vector<int>;
 
 void Append(Tokens& to, const Tokens& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// What the text spells stays text.
+// A control token that the text spells stays text.
 Result<Tokens> PlainTokens(const Service& service, const std::string& text,
                            PromptLimit limit = PromptLimit::kContext) {
   return EncodeText(service, text, {.add_special = false, .parse_special = false, .limit = limit});

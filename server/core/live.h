@@ -1,4 +1,4 @@
-// What a reload changes, checked and ready to use.
+// The part of the configuration that a reload changes, checked and ready to use.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct Live {
   std::vector<std::string> allowed_hosts;    // lower case; "*" = any
   std::vector<std::string> allowed_origins;  // "https://example.org", lower case; "*" = any
 
-  // Whether requests need a key.
+  // True if requests need a key.
   bool needs_keys() const { return !keys.empty(); }
   // Whose prefixes a request of `tenant` finds, as in Request: with keys its own alone, unless
   // prefix_cache.share is "all"; who comes in without a key shares with all.
@@ -27,12 +27,12 @@ struct Live {
   }
 };
 
-// Whether an entry of allowed_origins is that of `origin`, both in lower case. An entry may end
+// True if an entry of allowed_origins is that of `origin`, both in lower case. An entry may end
 // with
 // ":*", which stands for any port and for none.
 bool OriginMatches(const std::string& allowed, const std::string& origin);
 
-// What `after` lets in or gives rights to that `before` did not, each as a few words.
+// Lists what `after` lets in or gives rights to that `before` did not, each as a few words.
 std::vector<std::string> Loosened(const Live& before, const Live& after);
 
 // Reads the file of keys, checks the lists, and whether strangers could come in. Errors name the

@@ -1,4 +1,4 @@
-// How a loaded model writes its answers.
+// The format in which a loaded model writes its answers.
 #pragma once
 
 #include "engine/chat.h"

@@ -37,7 +37,7 @@ Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const
   return tokens;
 }
 
-// Whether white space alone follows the last `word`.
+// True if white space alone follows the last `word`.
 bool EndsWith(const std::string& text, const std::string& word) {
   const auto trimmed = [](std::string_view all) {
     return all.substr(0, all.find_last_not_of(" \n\r\t") + 1);

@@ -20,7 +20,7 @@ enum class PromptLimit { kContext, kNone };
 // InvalidArgument: the template refuses it, or the model has none. Requires: the model is loaded.
 Result<text::TemplateText> RenderChat(const Service& service, const Conversation& conversation);
 
-// What the engine gets of a prompt, within the context.
+// A prompt as the engine gets it, within the context.
 struct EncodedPrompt {
   std::vector<int> tokens;
   bool bos_added = false;      // the first is the beginning-of-sequence token, and not of the text
@@ -43,9 +43,9 @@ struct TextOptions {
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
                                     const TextOptions& options = {});
 
-// Of a gap: prefix, suffix and the beginning of the middle, in this order, behind as much of the
-// other files as leaves a quarter of the context. Unimplemented: the vocabulary has no tokens for
-// gaps. Source: llama.cpp's server lays them out so.
+// The prompt of a gap: prefix, suffix and the beginning of the middle, in this order, behind as
+// much of the other files as leaves a quarter of the context. Unimplemented: the vocabulary has no
+// tokens for gaps. Source: llama.cpp's server lays them out so.
 Result<EncodedPrompt> EncodeInfill(const Service& service, const Infill& infill);
 
 // InvalidArgument: nothing to begin with, an id outside the vocabulary, or as RenderChat.

@@ -76,7 +76,7 @@ constexpr std::array kRows = {
                nullptr, "other", !kRetry, kTold},
     RefusalRow{R::kClientGone, 499, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
                nullptr, "other", !kRetry, kTold},
-    // What the model's file holds is not what was written.
+    // The model's file does not hold what was written.
     RefusalRow{R::kDataLoss, 500, kServer, "data_loss", C::kDataLoss, "DATA_LOSS", nullptr, "data",
                !kRetry, kTold},
     RefusalRow{R::kInternal, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other", !kRetry,

@@ -30,7 +30,7 @@ std::span<const RefusalRow> RefusalTable();
 // Also of OK, which is HTTP's 200.
 const RefusalRow& RowOf(const Status& status);
 
-// What a client may read of it.
+// Returns what a client may read of the status.
 std::string MessageFor(const Status& status);
 
 // Counts it as rejected, by its reason.

@@ -6,7 +6,7 @@
 
 namespace thermocline::server {
 
-// Whether a client may call its request that: 1 to kRequestIdBytesMax characters of printable ASCII
+// True if a client may call its request that: 1 to kRequestIdBytesMax characters of printable ASCII
 // without spaces.
 bool IsRequestId(std::string_view id);
 // "req_" and 16 hexadecimal digits that nobody can guess.

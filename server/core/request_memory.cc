@@ -37,7 +37,7 @@ std::size_t EndOfText(std::string_view body, std::size_t begin) {
 // Counts the members of the largest object.
 class Members {
  public:
-  // What stands outside of texts, and the text before it.
+  // Takes a character outside of texts, and the text before it.
   void Take(char c, std::string_view text) {
     if (c == '{' || c == '[') Open();
     if ((c == '}' || c == ']') && !open_.empty())

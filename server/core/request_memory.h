@@ -38,7 +38,7 @@ class LongestWord {
   std::size_t open_ = 0;  // of the word that the last joined text ends with
 };
 
-// What a request consists of.
+// The parts of a request.
 struct BodyParts {
   std::size_t bytes = 0, values = 0, containers = 0;
   LongestWord words = {};

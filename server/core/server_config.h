@@ -70,7 +70,7 @@ struct ServerConfig {
 // "a, b" -> {"a", "b"}.
 std::vector<std::string> SplitList(const std::string& list);
 bool IsLoopbackAddress(const std::string& host);
-// What a client's address counts as in limits and shares: of IPv6 its network of 64 bits
+// Returns the name of a client's address in limits and shares: of IPv6 its network of 64 bits
 // ("2001:db8::/64"), all of which one client may have; any other text as it is.
 std::string NetworkOf(const std::string& address);
 

@@ -122,7 +122,7 @@ Status Service::Readiness() const {
 void Service::BeginDrain() {
   ChangeState(ServiceState::kDraining);
   if (Engine* loaded = engine()) loaded->StopAccepting();
-  // What waits in the queue is sent elsewhere at once: what is begun may take all the time there
+  // Requests in the queue are sent elsewhere at once: what is begun may take all the time there
   // is.
   for (const auto& generation : Generations()) {
     if (!generation->begun()) generation->Cancel(CancelCause::kShutdown);

@@ -1,4 +1,4 @@
-// What HTTP and gRPC serve: the engine once it is loaded, its names, its state.
+// The service behind HTTP and gRPC: the engine once it is loaded, its names, its state.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace thermocline::server {
 
-// What an operator may ask of the whole daemon, by whatever way.
+// Requests of an operator to the whole daemon, by signal or route.
 struct Control {
   std::function<Status()> reload;
   std::function<void()> drain;
@@ -60,14 +60,14 @@ class Service {
     const base::MutexLock lock(state_mutex_);
     watcher_ = std::move(watcher);
   }
-  // What holds where a request is silent: the configuration, else the model's own, which is not
+  // Sampling where a request is silent: the configuration, else the model's own, which is not
   // known while the model loads, else the common ones.
   SamplingDefaults sampling_defaults() const {
     const Engine* loaded = engine();
     const SamplingDefaults own = loaded == nullptr ? SamplingDefaults{} : loaded->sampling();
     return Merge(config_.sampling, OrCommon(own));
   }
-  // Of texts whose vectors are wanted; known once the model is loaded.
+  // The pooling of texts whose vectors are wanted; known once the model is loaded.
   Pooling pooling() const {
     const Engine* loaded = engine();
     return loaded == nullptr ? Pooling::kMean : loaded->pooling();
@@ -75,14 +75,14 @@ class Service {
   double load_progress() const { return load_progress_.load(); }
   // As at the start.
   const ServerConfig& config() const { return config_; }
-  // What reloading changes, as of now.
+  // The part that reloading changes, as of now.
   std::shared_ptr<const Live> live() const;
   void SetLive(std::shared_ptr<const Live> live);
   // Set before requests are served.
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
   const std::string& model_name() const { return model_name_; }
-  // That, and those of model.aliases; "*" is any.
+  // The name and those of model.aliases; "*" is any.
   const std::vector<std::string>& model_names() const { return model_names_; }
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
@@ -91,9 +91,9 @@ class Service {
   void NoteLenientCall();
   // The threads that read a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
-  // Those of long ones, for what takes as long.
+  // The workers of long requests, for work that takes as long.
   Workers& long_workers() { return workers_; }
-  // What requests' bodies and what is made of them may take.
+  // The memory that bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
   // The threads that compile grammars.
@@ -107,7 +107,7 @@ class Service {
   // The engine and its chat template; nullptr while loading and after StopEngine.
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
-  // How the model writes its answers. Requires: it is loaded.
+  // The format of the model's answers. Requires: it is loaded.
   const std::shared_ptr<const chat::OutputFormat>& output_format() const { return format_; }
 
   // The engine met something that only a new process can mend; the daemon drains.

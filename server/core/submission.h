@@ -28,7 +28,7 @@ Deadline Earliest(std::initializer_list<Deadline> deadlines);
 // NotFound, for kModelNotFound: the service has another model. "" is any.
 Status CheckModel(const Service& service, const std::string& name);
 
-// Who asks, and since when.
+// The sender of a request, and the time of its arrival.
 struct Sender {
   std::string id;      // of the request
   std::string tenant;  // as in Request
@@ -70,7 +70,7 @@ class Submission {
   // After Encode: bytes of what an answer that is no text is made of and that is kept until it is
   // written: log probabilities and vectors, at most.
   std::size_t KeptBytes() const;
-  // Whether that prompt's first token is the beginning-of-sequence token that its text lacks.
+  // True if that prompt's first token is the beginning-of-sequence token that its text lacks.
   bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
 
  private:
@@ -83,7 +83,7 @@ class Submission {
   bool MayCall() const;
   // Calls may have other forms than the template's: they may, but need not, come.
   bool MayCallLeniently() const;
-  // What an answer that is read in parts may be; `any_arguments`: of a call.
+  // The grammar of an answer that is read in parts; `any_arguments`: of a call.
   Result<std::optional<GrammarSpec>> GrammarOfParts(bool any_arguments) const;
   Status CompileOne(const GrammarSpec& spec);
   void Constrain(const std::shared_ptr<const grammar::CompiledGrammar>& grammar);

@@ -16,12 +16,12 @@ using Clock = std::chrono::steady_clock;
 // Posts what follows when it is let go of, also by workers that end without having run it.
 class Workers::Task final : public base::Turn {
  public:
-  // What follows, and the proof that it is still to come.
+  // The continuation, and the proof that it is still to come.
   struct Rest {
     std::function<void()> next;
     std::shared_ptr<const bool> ticket;
 
-    // What it holds is let go of here.
+    // Frees what it holds.
     void Run() {
       const Rest mine = std::move(*this);
       mine.next();
@@ -38,7 +38,7 @@ class Workers::Task final : public base::Turn {
         rest_(std::make_shared<Rest>(Rest{std::move(dropped), workers.ticket_})) {}
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
-  // Who sent this waits for what follows.
+  // The sender waits for the continuation.
   ~Task() override {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
     if (!rest_->next) return;
     base::UntilMemory([this] { asio::post(back_, [rest = rest_] { rest->Run(); }); });
@@ -198,7 +198,7 @@ void Workers::RunTasks() {
     lock.Lock();
     Clients done;
     if (!stopping_) EndTask(*task, done);
-    // What they hold is let go of without the lock.
+    // They are freed without the lock.
     lock.Unlock();
     place.clear();
     task.reset();

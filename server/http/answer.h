@@ -32,20 +32,20 @@ class Answer {
   static Result<std::unique_ptr<Answer>> Start(server::Service& service, const ResponseHead& head,
                                                GenerationPlan plan, std::function<void()> on_ready);
 
-  // What there is to write since the last call. Where that is much, the rest comes with the next:
+  // Returns the output since the last call. Where that is much, the rest comes with the next:
   // call again when it is written.
   Output Take();
   // The answer that is no stream and no error, once everything is said; then it has ended.
   HttpResponse Whole();
   // Bytes of its text, at most; 0 for one that is no matter for the memory of requests.
   std::size_t whole_bytes_max() const;
-  // Whether Take or Whole has given the last output.
+  // True once Take or Whole has given the last output.
   bool ended() const { return ended_; }
   // The events that a stream begins with before any token; "" for an answer that is not streamed.
   std::string Open();
-  // What keeps a silent connection alive; "" for an answer that is not streamed.
+  // Returns the bytes that keep a silent connection alive; "" for an answer that is not streamed.
   std::string KeepAlive();
-  // Whether that tells the client that its prompt is read; then it comes every second.
+  // True if they tell the client that its prompt is read; then it comes every second.
   bool tells_progress() const;
   // Of the stream.
   const char* content_type() const { return format_->content_type(); }
@@ -64,9 +64,9 @@ class Answer {
 
   bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
   void Hear(int index, Output& output);
-  // What `update_` says, in parts_.
+  // Reads `update_` into parts_.
   void Read(Choice& choice);
-  // Whether that was reasoning.
+  // True if that was reasoning.
   bool Reasoned(const Choice& choice) const;
   void ReportProgress(int index, Output& output);
   void CountCalls(const chat::CallTally& tally);

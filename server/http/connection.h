@@ -20,7 +20,7 @@ namespace thermocline::http {
 
 using StreamSocket = boost::asio::generic::stream_protocol::socket;
 
-// Who is at the other end.
+// The other end of a connection.
 struct Peer {
   std::string address;        // "192.0.2.1", or "uid:1000" on a Unix socket
   std::string local_address;  // by which it reached us; "" on a Unix socket
@@ -29,7 +29,7 @@ struct Peer {
   bool admin = false;  // came in by the admin socket
 };
 
-// How fast a client has to take what is written to it.
+// The least pace at which a client has to read.
 struct WriteLimits {
   std::chrono::seconds stuck;  // without taking anything
   int bytes_per_s_min = 0;     // on average, beside `stuck`; 0 = any rate
@@ -48,8 +48,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Peer& peer() const { return peer_; }
   executor_type get_executor() { return socket_.get_executor(); }
 
-  // What is pending when the deadline passes ends with operation_aborted, and a little later the
-  // connection is closed, unless the deadline is moved.
+  // An operation that is pending when the deadline passes ends with operation_aborted, and a little
+  // later the connection is closed, unless the deadline is moved.
   void ExpireAfter(std::chrono::seconds time);
   void ExpireNever();
   // For a message of `bytes`. Like ExpireAfter, but each write, and whatever the client is seen to
@@ -58,11 +58,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // what its system has acknowledged, which, once its buffer is full, waits until a good part of
   // that is free.
   void ExpireWhenStuck(const WriteLimits& limits, std::size_t bytes);
-  // Whether a deadline has passed.
+  // True once a deadline has passed.
   bool expired() const { return expired_; }
-  // What is pending ends with operation_aborted; the connection goes on.
+  // Ends pending operations with operation_aborted; the connection goes on.
   void Cancel();
-  // Whether the peer sends no more, even if not all that it sent has been read.
+  // True if the peer sends no more, even if not all that it sent has been read.
   bool peer_left();
   // The client is told that nothing more comes; it may still send. Without TLS only.
   void ShutdownSend();

@@ -11,7 +11,7 @@ using server::Live;
 namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
-// What pages of allowed origins may send. Browsers take "*" not to cover Authorization.
+// The headers that pages of allowed origins may send. Browsers take "*" not to cover Authorization.
 // Source: the Fetch standard; the headers that OpenAI's and Anthropic's JavaScript clients add.
 constexpr const char* kCorsHeaders =
     "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate, OpenAI-Organization, "
@@ -68,7 +68,7 @@ bool IsOwnOrigin(std::string_view origin, std::string_view host) {
          Lower(origin.substr(end + 3)) == Lower(host);
 }
 
-// What a proxy before us may have read as another request (RFC 9112, 6.1).
+// A proxy before us may have read such a request as another one (RFC 9112, 6.1).
 Status CheckFraming(const HttpRequest& request) {
   if (request.version() >= 11 || request.count(beast_http::field::transfer_encoding) == 0)
     return OkStatus();

@@ -1,4 +1,5 @@
-// Who may come in: looked at before routing, so that a new route is closed until somebody opens it.
+// Decides which requests are let in, before routing, so that a new route is closed until somebody
+// opens it.
 //
 //   Host      names this server, else 403: a page whose name an attacker points at our address
 //             (DNS rebinding) sends its own name.
@@ -35,7 +36,7 @@ std::string AllowedOrigin(const server::Live& live, const Peer& peer, const Http
 // Host and Origin. InvalidArgument or PermissionDenied.
 Status CheckPage(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
-// What a browser is told that asks before it sends the request of an allowed origin's page, which
+// The answer to a browser that asks before it sends the request of an allowed origin's page, which
 // has no key yet; nullopt: the request is no such question. Requires: CheckPage.
 std::optional<HttpResponse> AnswerPreflight(const server::Live& live, const Peer& peer,
                                             const HttpRequest& request, const ResponseHead& head);

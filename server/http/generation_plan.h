@@ -1,4 +1,4 @@
-// What a route makes of a request: an answer, or a generation to be started.
+// The result of a route: an answer, or a generation to be started.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace thermocline::http {
 
-// What to submit, and how to answer.
+// A submission, and the format of its answer.
 struct GenerationPlan {
   server::Submission submission;  // encoded
   std::unique_ptr<server::AnswerFormat> format;

@@ -1,4 +1,4 @@
-// Where clients come in: TCP, Unix sockets, sockets that systemd opened; and how many may.
+// Accepts clients: by TCP, Unix sockets, sockets that systemd opened; and how many may.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace thermocline::http {
 
-// Whether the certificate and its key can be used, if there are any. Errors as MakeTlsContext.
+// Checks that the certificate and its key can be used, if there are any. Errors as MakeTlsContext.
 Status CheckTls(const server::ServerConfig& config);
 
 // Unavailable, with the key: server.unix_socket or .admin_socket is in no folder, or a file that is

@@ -1,4 +1,4 @@
-// What a request passes, in this order. The first step that answers is the last.
+// The steps that a request passes, in this order. The first step that answers is the last.
 //
 //   by its header (PassHeader):
 //     limits       the framing that is read here, the number of headers, the target's length

@@ -20,7 +20,7 @@ constexpr std::size_t kHoldBytes = 64 << 10;  // held at a time
 constexpr std::size_t kLongReadBytes = 32 << 10;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Whether the bytes are at fault, and not the connection.
+// True if the bytes are at fault, and not the connection.
 bool IsMalformed(const beast::error_code& error) {
   return error.category() ==
              beast_http::make_error_code(beast_http::error::bad_method).category() &&

@@ -44,8 +44,8 @@ class RequestReader {
     hold_.reset();
   }
   const Status& no_room() const { return no_room_; }
-  // What to answer where reading failed otherwise; nullopt: the client has left. `config`: of the
-  // limits.
+  // Returns the refusal where reading failed otherwise; nullopt: the client has left. `config`: of
+  // the limits.
   std::optional<protocol::ApiError> RefusalOf(ErrorCode error,
                                               const server::ServerConfig& config) const;
 

@@ -18,7 +18,7 @@ namespace thermocline::http {
 using HttpRequest = boost::beast::http::request<boost::beast::http::string_body>;
 using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
 
-// What every answer to one request carries.
+// The data that every answer to one request carries.
 struct ResponseHead {
   unsigned version = 11;
   bool keep_alive = true;

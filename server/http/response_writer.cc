@@ -41,7 +41,7 @@ struct Writing {
 void WriteResponse(Connection& connection, HttpResponse response, bool head_only,
                    WrittenHandler done) {
   auto writing = std::make_shared<Writing>(std::move(response));
-  // What was written is let go of before anything else is begun.
+  // The written bytes are freed before anything else is begun.
   auto handler = [writing, done = std::move(done)](error_code error, std::size_t) mutable {
     writing.reset();
     done(error);

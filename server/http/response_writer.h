@@ -32,7 +32,7 @@ class StreamWriter {
   void Write(const std::string& events, bool last, WrittenHandler done);
 
   bool writing() const { return writing_; }
-  // Whether the end of the stream was given.
+  // True once the end of the stream was given.
   bool ended() const { return ended_; }
   // Bytes that were given and are not with the system yet.
   std::size_t waiting_bytes() const { return outgoing_.size() + in_flight_.size(); }

@@ -51,10 +51,10 @@ class Router {
   std::string RouteOf(const HttpRequest& request) const;
   // The shape of the request's errors, also if there is no such route.
   const protocol::ErrorShape& ErrorsOf(const HttpRequest& request) const;
-  // Whether its route takes long.
+  // True if the request's route takes long.
   bool TakesLong(const HttpRequest& request) const;
-  // What the route answers; 404 or 405 with the methods there are if there is none. Pure but for
-  // reading the service.
+  // Returns the route's answer; 404 or 405 with the methods there are if there is none. Pure but
+  // for reading the service.
   Action Answer(server::Service& service, const HttpRequest& request,
                 const ResponseHead& head) const;
   // Method and path of every route.

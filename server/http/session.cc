@@ -76,7 +76,7 @@ void Session::ReadHeader() {
 }
 
 void Session::OnHeader(ErrorCode error) {
-  // Of a body that is announced to be too large the header is whole: whose it is comes first.
+  // The header is whole though the body is announced to be too large: its key is looked at first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
   auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer(),
                                      router_.ErrorsOf(reader_.request()));
@@ -173,7 +173,7 @@ void Session::OnDropped() {
       [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
 }
 
-// What a request makes libraries or the allocator throw ends that request, not the daemon. Nothing:
+// An exception of a library or the allocator ends the request, not the daemon. Returns nullopt if
 // it did.
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();

@@ -57,7 +57,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void RefuseUnreadable(ErrorCode error);
   // An answer to a request whose header goes no further.
   void RefuseHeader(HttpResponse response);
-  // Of a route that made its answer of a body, at once.
+  // Writes an answer that a route made of a body, without a generation.
   void RespondMade(HttpResponse response);
   void Respond(HttpResponse response);
   void OnResponded(ErrorCode error, bool goes_on);

@@ -99,7 +99,7 @@ void Session::WatchForDeparture() {
   watching_ = true;  // now that nothing was thrown
 }
 
-// Of one that has sent more than is read, now and then.
+// Polls a client that has sent more than is read, now and then.
 void Session::LookForDeparture() {
   departure_timer_.expires_after(kDepartureLook);
   departure_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
@@ -126,7 +126,7 @@ void Session::OnWatched(ErrorCode error) {
   if (error) client_left_ = true;
 }
 
-// What a client does not read waits with the engine, which then pauses its request.
+// Output that a client does not read waits with the engine, which then pauses its request.
 void Session::TakeAnswer() {
   if (answer_ == nullptr || answer_->ended()) return;
   // An answer that was given up is over, whether or not its client reads that.
