@@ -77,7 +77,7 @@ struct EngineStats {
   std::string side_car;                    // "" = none
   std::vector<FfnLayerStats> ffn;          // [L]
 
-  // What memory does not hold.
+  // The weights that memory does not hold.
   struct Flash {
     bool used = false;
     std::string bundle, method;  // path; "io_uring" or "pread"
@@ -148,7 +148,7 @@ class Engine {
   // grammar was asked for before. InvalidArgument, Unimplemented: what of it is wrong or not
   // supported, with GrammarSpec::field; ResourceExhausted: other answers' grammars hold the memory.
   Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec);
-  // What Compile made before and keeps; nullptr: it must be compiled.
+  // Returns the grammar if Compile made it before and keeps it; nullptr: it must be compiled.
   std::shared_ptr<const grammar::CompiledGrammar> FindCompiled(const GrammarSpec& spec);
 
   // As ServingOptions::queue_capacity and queue_prefill_tokens; what waits stays.
@@ -167,9 +167,9 @@ class Engine {
   void CancelAll(CancelCause cause = CancelCause::kShutdown);
 
   const text::Tokenizer& tokenizer() const;
-  // What the model's makers recommend.
+  // The recommendation of the model's makers.
   const SamplingDefaults& sampling() const;
-  // How the model's makers want texts' vectors made; kMean if they do not say.
+  // The pooling that the model's makers want for vectors of texts; kMean if they do not say.
   Pooling pooling() const;
   EngineStats Stats() const;
 

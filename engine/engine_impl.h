@@ -1,4 +1,4 @@
-// What the engine does: takes requests into the queue, and has the decode thread run them.
+// The engine's work: takes requests into the queue, and has the decode thread run them.
 #pragma once
 
 #include <atomic>
@@ -76,7 +76,7 @@ class Engine::Impl {
   // Decode thread: what others may read from now on.
   void PublishSpeculation();
 
-  // What the sampler needs to know of the model.
+  // Fills in the model's data that the sampler needs.
   void Complete(Request& request);
 
   EngineStats::PrefixCache PrefixStats() const;

@@ -34,7 +34,8 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
 
 load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {
   constexpr std::size_t kLeast = 4 << 20;  // schemas of ten fields and more
-  // Of grammar::VocabularyIndex: 133 to 153 for vocabularies of 32,000 to 262,144 tokens.
+  // Bytes of grammar::VocabularyIndex per token: 133 to 153 for vocabularies of 32,000 to 262,144
+  // tokens.
   constexpr std::size_t kIndexBytesOfToken = 160;
   const auto most = static_cast<std::size_t>(limits.memory_bytes);
   return {.least = std::min(kLeast, most), .most = most, .of_token = kIndexBytesOfToken};
@@ -104,9 +105,8 @@ GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedMode
   return limits;
 }
 
-// Those of a draft, or that a grammar forces, and of the token before them; or of all answers that
-// share a step. Without drafts they
-// make no step longer than it was asked to be.
+// The tokens of a draft, or those that a grammar forces, and the token before them; or those of all
+// answers that share a step. Without drafts they make no step longer than it was asked to be.
 int StepLogitsMax(const EngineConfig& config) {
   const int most = std::max(kDraftTokensMax + 1, config.serving.step_tokens);
   const bool drafts = config.model.spec.mode != SpecMode::kOff;

@@ -1,4 +1,4 @@
-// What an engine is made of, loaded in the order in which one part leaves memory to the next.
+// The parts of an engine, loaded in the order in which one part leaves memory to the next.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct EngineParts {
 // Errors as Engine::Load.
 Result<EngineParts> LoadParts(const EngineConfig& config);
 
-// What the plan leaves for grammars.
+// Returns the plan's limits for grammars.
 GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedModel& model);
 
 // Tokens of one step whose logits are wanted.

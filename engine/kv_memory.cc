@@ -10,7 +10,7 @@ namespace {
 using nn::KvCount;
 
 constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
-// Of layers with a window: windows of finished requests, and blocks of them at least.
+// In layers with a window: windows kept of finished requests, and the fewest blocks for them.
 constexpr int kWindowsKept = 4, kWindowBlocksKept = 64;
 
 // Blocks of keys and values that finished requests may keep, and of all.
@@ -27,7 +27,8 @@ KvBlocks CountWhole(std::size_t block_bytes, int context, std::int64_t prefix_ca
   return {kept, context_blocks + 1 + kept};
 }
 
-// Of layers with a window: what each sequence that may be begun sees, and the tokens of a step.
+// In layers with a window: the blocks that each sequence that may be begun sees, and the tokens of
+// a step.
 int WindowsBegun(const EngineConfig& config, const model::ModelConfig& model) {
   const int asked = config.serving.prefill_chunk;
   const int chunk = std::max(asked > 0 ? asked : load::PrefillChunk(model), StepLogitsMax(config));

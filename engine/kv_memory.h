@@ -1,4 +1,4 @@
-// How many tokens and blocks of keys and values an engine has, and the memory for them.
+// The numbers of tokens and of blocks of an engine's KV cache, and its memory.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 namespace thermocline {
 namespace {
 
-// What is told of a request besides its text, and its place among others.
+// Checks logprobs, priority and min_tokens.
 Status ValidateAsked(const Request& request, int vocab_size) {
   if (request.logprobs < -1 || request.logprobs > std::min(kLogprobsMax, vocab_size))
     return base::InvalidArgument("logprobs is ", request.logprobs, "; it must lie in [0, ",

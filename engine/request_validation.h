@@ -1,4 +1,4 @@
-// Whether a request can be run as it stands: looked at before it takes a place in the queue.
+// Checks that a request can be run as it stands, before it takes a place in the queue.
 #pragma once
 
 #include "engine/api/request.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline {
 
-// What the loaded model sets.
+// The bounds that the loaded model sets.
 struct RequestBounds {
   int context_length;  // tokens
   int vocab_size;

@@ -29,7 +29,7 @@ inline constexpr DType KeyType(KvType type) {
   constexpr DType kTypes[] = {DType::kF16, DType::kQ8_0, DType::kF32, DType::kQ4_0};
   return kTypes[static_cast<int>(type)];
 }
-// Whether keys are blocks that multiply the Q8 form of queries.
+// True if keys are blocks that multiply the Q8 form of queries.
 THERMOCLINE_HOST_DEVICE inline constexpr bool IsQuantized(KvType type) {
   return type == KvType::kQ8_0 || type == KvType::kQ4_0;
 }

@@ -71,10 +71,10 @@ inline constexpr int kBytesQ4K = 144;
 inline constexpr int kBytesQ5K = 176;
 inline constexpr int kBytesQ6K = 210;
 
-// What a level of IQ4_NL and IQ4_XS stands for.
+// The values of the levels of IQ4_NL and IQ4_XS.
 inline constexpr std::int8_t kIq4Codebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                  1,    13,   25,  38,  53,  69,  89,  113};
-// Of MXFP4: twice the values that an E2M1 float has, so that they are integers.
+// The levels of MXFP4: twice the values that an E2M1 float has, so that they are integers.
 inline constexpr std::int8_t kMxfp4Codebook[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                    0, -1, -2, -3, -4, -6, -8, -12};
 inline float ScaleMxfp4(std::uint8_t e) { return std::ldexp(1.0F, e - 128); }
@@ -107,18 +107,18 @@ inline void SetLevelQ6K(std::uint8_t* block, int column, int level) {
 struct ScaleAndMin {
   int scale, min;  // 0..63
 };
-// Of sub-block 0..7 in the scales of Q4_K and Q5_K. The first four scales and mins are the low six
-// bits of bytes 0..3 and 4..7; of the others the low nibbles share bytes 8..11 and the high two
-// bits are on top of bytes 0..3 (scales) and 4..7 (mins).
+// The scale and minimum of sub-block 0..7 in the scales of Q4_K and Q5_K. The first four scales and
+// mins are the low six bits of bytes 0..3 and 4..7; of the others the low nibbles share bytes 8..11
+// and the high two bits are on top of bytes 0..3 (scales) and 4..7 (mins).
 ScaleAndMin ScaleMinK4(const std::uint8_t scales[12], int sub_block);
 
-// Of sub-block 0..15 in the scales of Q3_K: low bits 4x8, then high bits 2x4; -32..31.
+// The scale of sub-block 0..15 in the scales of Q3_K: low bits 4x8, then high bits 2x4; -32..31.
 inline int ScaleQ3K(const std::uint8_t scales[12], int sub_block) {
   const int low = BitPlane<4, 8>::Get(scales, sub_block);
   return (low | BitPlane<2, 4>::Get(scales + 8, sub_block) << 4) - 32;
 }
 
-// Of sub-block 0..7 of IQ4_XS: -32..31.
+// The scale of sub-block 0..7 of IQ4_XS: -32..31.
 inline int ScaleIq4Xs(const std::uint8_t* block, int sub_block) {
   const int low = BitPlane<4, 1>::Get(block + 4, sub_block);
   return (low | BitPlane<2, 1>::Get(block + 2, sub_block) << 4) - 32;
@@ -140,7 +140,7 @@ void DequantizeQ6K(const std::uint8_t* block, float* out);
 // The same weights, bit by bit, in a type that GPUs multiply.
 void ConvertQ3KToQ6K(const std::uint8_t* q3k, std::uint8_t* q6k);
 void ConvertIq4NlToQ8_0(const std::uint8_t* iq4nl, std::uint8_t* q8_0);
-// Where 2^(e - 128) is an f16, 2^-24 to 2^15; beyond that the scale saturates.
+// Exact where 2^(e - 128) is an f16, 2^-24 to 2^15; beyond that the scale saturates.
 void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0);
 // Eight blocks.
 void ConvertTq2ToQ4_0(const std::uint8_t* tq2, std::uint8_t* q4_0);

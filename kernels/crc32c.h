@@ -14,8 +14,8 @@
 
 namespace thermocline::kernels {
 
-// Of `bytes` bytes behind those whose checksum is `crc` (0: none). The fastest way this processor
-// has; allocates nothing.
+// Returns the checksum of `bytes` bytes behind those whose checksum is `crc` (0: none). Uses the
+// fastest way this processor has; allocates nothing.
 std::uint32_t Crc32c(const void* data, std::size_t bytes, std::uint32_t crc = 0);
 
 // The processor's instruction, or null where it has none.

@@ -26,7 +26,7 @@ struct DeviceProperties {
   int driver, runtime;  // versions, 1000 major + 10 minor
 };
 
-// What the engine treats differently from other errors of the runtime.
+// Errors of the runtime that the engine treats apart from others.
 enum class DeviceTrouble : std::uint8_t {
   kNone,         // not an error
   kNoDriver,     // none is installed, or an older one than the runtime needs
@@ -48,7 +48,7 @@ struct DeviceRuntime {
   DeviceError (*use)(int device);
   DeviceError (*properties)(int device, DeviceProperties* out);
   DeviceError (*memory)(std::size_t* free, std::size_t* total);
-  // Whether the kernels were built for the device: runs an empty one.
+  // Checks that the kernels were built for the device: runs an empty one.
   DeviceError (*probe)();
   DeviceError (*allocate)(std::size_t bytes, void** out);
   DeviceError (*release)(void* memory);
@@ -67,7 +67,7 @@ struct DeviceRuntime {
   DeviceError (*event_record)(Event event, Stream stream);
   DeviceError (*event_wait)(Event event);  // the caller waits
   DeviceError (*event_elapsed)(Event begin, Event end, float* ms);
-  // What is called on the stream between begin and end becomes a graph instead of being run.
+  // Calls on the stream between begin and end become a graph instead of being run.
   DeviceError (*graph_begin)(Stream stream);
   DeviceError (*graph_end)(Stream stream, Graph* out);
   DeviceError (*graph_launch)(Graph graph, Stream stream);

@@ -81,7 +81,7 @@ struct DeviceLogitPredictParams {
   NeuronSet out = {};
 };
 
-// What becomes of a product v of row i, bias added, for the tokens the neuron is for:
+// The treatment of a product v of row i, bias added, for the tokens the neuron is for:
 //   kStore    out[t, i] = v
 //   kDecide   out[t, i] = v; the neuron lives for t where act(v) != 0 and |act(v)| >= *least: into
 //             `live`. With `h`: h[t, i] = act(v) where it lives, else 0 (networks without a gate)

@@ -1,5 +1,5 @@
-// How many multiply-adds a processor can make at most: the dot product of a table's quantised
-// products on registers, with nothing to load, decode or scale.
+// The most multiply-adds that a processor can make: the dot product of a table's quantised products
+// on registers, with nothing to load, decode or scale.
 #pragma once
 
 #include <cstdint>

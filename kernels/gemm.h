@@ -14,7 +14,7 @@
 
 namespace thermocline::kernels {
 
-// What was fastest on a Zen 5 where weights come from memory (measured: cpu/gemm.inl.h).
+// The fastest value on a Zen 5 where weights come from memory (measured: cpu/gemm.inl.h).
 inline constexpr int kPrefetchBytes = 8192;
 
 struct GemmParams {

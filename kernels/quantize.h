@@ -36,7 +36,7 @@ void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row,
 DType DeviceType(DType type);
 // One row of `from` as a row of `to`. Requires: n a multiple of both block sizes.
 void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out);
-// Whether every weight keeps its value, as far as its scale is a finite f16.
+// True if every weight keeps its value, as far as its scale is a finite f16.
 bool ConvertsExactly(DType from, DType to);
 
 // Index of the first block of a row whose scale is NaN or infinite, -1 if there is none; for float

@@ -26,7 +26,8 @@
 namespace thermocline::kernels {
 
 inline constexpr int kSignSlicesMax = 5;
-// Of rms(x). Chosen so that the largest level is 2.7, 3.5, 4.5 and 6.2 rms.
+// The steps of slices in units of rms(x). Chosen so that the largest level is 2.7, 3.5, 4.5 and 6.2
+// rms.
 inline constexpr float kSliceStep[kSignSlicesMax + 1] = {0, 0, 0.9F, 0.5F, 0.3F, 0.2F};
 
 // Columns of a cache line of a plane.

@@ -5,7 +5,7 @@
 namespace thermocline {
 
 struct Ablation {
-  // Of predicted neurons those whose activation turns out zero are skipped from there on.
+  // Skips predicted neurons once their activation turns out zero.
   // Source: SparseInfer, section 4.4 ("+AS").
   bool actual_sparsity = true;
   // A range of neurons is predicted, gated and multiplied in one pass of a thread; else each step

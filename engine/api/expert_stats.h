@@ -1,4 +1,4 @@
-// How a mixture's experts are used, for metrics and status.
+// Counts of the uses of a mixture's experts, for metrics and status.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline std::int64_t AllUses(std::span<const std::int64_t> uses) {
   return std::accumulate(uses.begin(), uses.end(), std::int64_t{0});
 }
 
-// Of a layer's uses, the share that the most used `share` of its experts make; at least one of
+// Returns the share of a layer's uses that its most used `share` of experts make; at least one of
 // them. 0 without uses.
 inline double HottestShare(std::span<const std::int64_t> uses, double share) {
   std::vector<std::int64_t> sorted(uses.begin(), uses.end());

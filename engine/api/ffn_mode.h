@@ -1,4 +1,4 @@
-// How a feed-forward network is computed: which neurons' rows are read.
+// The modes of computing a feed-forward network: which neurons' rows are read.
 #pragma once
 
 #include <array>
@@ -47,9 +47,9 @@ enum class AuditShadow { kOff, kAuto, kSign, kLowRank };
 inline constexpr std::array<std::string_view, 4> kAuditShadowNames = {"off", "auto", "sign",
                                                                       "lowrank"};
 
-// How a down projection that the file has along columns lies in memory. kAuto: neuron-major where
-// that is measured to pay and no weight is rounded; kFile: as in the file; kRows: neuron-major,
-// quantised weights rounded once more.
+// The layout in memory of a down projection that the file has along columns. kAuto: neuron-major
+// where that is measured to pay and no weight is rounded; kFile: as in the file; kRows:
+// neuron-major, quantised weights rounded once more.
 enum class DownInMemory { kAuto, kFile, kRows };
 inline constexpr std::array<std::string_view, 3> kDownInMemoryNames = {"auto", "file", "rows"};
 
@@ -58,10 +58,11 @@ inline constexpr std::array<std::string_view, 3> kDownInMemoryNames = {"auto", "
 enum class InputLayout { kRows, kFile };
 inline constexpr std::array<std::string_view, 2> kInputLayoutNames = {"rows", "file"};
 
-// What mode inputs may diverge at most, by any bound; and where it is named and no bound is.
+// The highest bound on the divergence of mode inputs, and the bound if the mode is named without
+// one.
 inline constexpr double kKlMaxMax = 100, kKlMaxByName = 0.05;
 
-// What a user asks of the feed-forward networks at load.
+// A user's choices for the feed-forward networks at load.
 struct FfnOptions {
   std::string modes = "auto";  // as ParseFfnModes reads it
   std::string also = {};       // further modes that requests may ask for: "sign,lowrank"
@@ -88,7 +89,7 @@ struct FfnOptions {
   // Recall that the controller holds by moving the predictors' thresholds; 0 = they stay.
   double controller_recall = 0;
 
-  // Whether `mode` is asked for, of some layer or by requests.
+  // True if `mode` is asked for, by some layer or by requests.
   bool Names(FfnMode mode) const {
     const std::string_view name = FfnModeName(mode);
     return modes.find(name) != std::string::npos || also.find(name) != std::string::npos;

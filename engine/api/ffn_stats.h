@@ -42,7 +42,7 @@ struct FfnLayerStats {
   std::int64_t audited_tokens = 0, tp = 0, fp = 0, fn = 0, tn = 0;
   double missed_mass = 0, total_mass = 0;  // of |h| ||d||
   double audit_s = 0;                      // seconds that audits took
-  // Of tokens that were predicted, and of a shadow's.
+  // On predicted tokens, and on a shadow's.
   std::array<RecentAudits, 2> recent_sign = {}, recent_low_rank = {};
   std::array<InputStats, kInputStatNames.size()> inputs = {};
   // Controller.

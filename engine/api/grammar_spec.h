@@ -1,4 +1,4 @@
-// What an answer's text must be, as a client says it.
+// The grammar of an answer's text, as a client gives it.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct GrammarSpec {
 // Grammars that are compiled at the same time.
 inline constexpr int kGrammarsCompiledAtOnce = 2;
 
-// What grammars may take.
+// Limits on grammars.
 struct GrammarLimits {
   int bytes_max = 256 << 10;  // of a grammar, a schema, or all choices
   int states_max = 200'000;
@@ -47,9 +47,9 @@ struct GrammarLimits {
   std::int64_t cache_bytes = 96 << 20;    // of compiled grammars that are kept
   std::int64_t memory_bytes = 256 << 20;  // of all: compiled ones, and what compiling takes
 
-  // Of compiled grammars, those that answers use and those that are kept.
+  // For compiled grammars, in use by answers or kept.
   std::int64_t compiled_bytes_max() const { return memory_bytes / 2; }
-  // Of what compiling one takes.
+  // For compiling one.
   std::int64_t compile_bytes_max() const { return memory_bytes / 2 / kGrammarsCompiledAtOnce; }
 };
 

@@ -1,4 +1,4 @@
-// What structured output costs: totals since the start.
+// The costs of structured output: totals since the start.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ inline std::string_view HotDeviceName(HotDevice device) {
 
 struct HotOptions {
   HotDevice device = HotDevice::kCpu;
-  // Of the hot tier. 0: on a GPU what it has free; on the CPU there is no hot tier.
+  // The size of the hot tier. 0: on a GPU its free memory; on the CPU there is no hot tier.
   std::int64_t bytes = 0;
   // On the CPU: kernel threads, of all, that a second partition of the CPU has; 0 = half.
   int threads = 0;

@@ -1,5 +1,5 @@
-// How a model is loaded and run, as a user asks for it. The command line and the daemon's
-// configuration set it by the table in option_table.cc; the engine reads it.
+// A user's options for loading and running a model. The command line and the daemon's configuration
+// set them by the table in option_table.cc; the engine reads them.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace thermocline {
 
-// Of cached keys and values.
+// The type of the KV cache.
 using kernels::KvType;
 inline constexpr std::array<std::string_view, 4> kKvTypeNames = {"f16", "q8_0", "f32", "q4_0"};
 
@@ -25,14 +25,14 @@ inline std::string_view KvTypeName(KvType type) {
   return kKvTypeNames[static_cast<std::size_t>(type)];
 }
 
-// How the model's file is read while it loads. kDirect: around the page cache, which then holds no
-// second copy of the weights; kAuto: so where a GPU shares the memory, or memory is short.
+// The way of reading the model's file while it loads. kDirect: around the page cache, which then
+// holds no second copy of the weights; kAuto: so where a GPU shares the memory, or memory is short.
 enum class FileReading { kAuto, kCached, kDirect };
 inline constexpr std::array<std::string_view, 3> kFileReadingNames = {"auto", "cached", "direct"};
 
 struct MemoryOptions {
-  // Of the whole process: weights, keys and values, caches, buffers. 0 = what the system and the
-  // control group allow, less a tenth.
+  // The memory of the whole process: weights, the KV cache, other caches, buffers. 0 = what the
+  // system and the control group allow, less a tenth.
   std::int64_t budget_bytes = 0;
   // Share of the feed-forward weights that may take memory, with all that reading the others
   // needs; decides instead of the budget. 0 = the budget decides. For measurements.
@@ -64,11 +64,11 @@ struct ModelOptions {
 // The defaults above compute on the CPU, draft nothing and audit nothing. Where a face of the
 // program begins with something else, it is here.
 
-// Of the subcommands that decode: a GPU if one can be used. A draft or its source without a mode
+// For the subcommands that decode: a GPU if one can be used. A draft or its source without a mode
 // means mode auto there (AddSpecOptions of the tools).
 inline ModelOptions CommandLineDefaults() { return {.hot = {.device = HotDevice::kAuto}}; }
 
-// Of the daemon: besides, drafts where they pay, and audits.
+// For the daemon: besides, drafts where they pay, and audits.
 inline ModelOptions DaemonDefaults() {
   return {.path = "tidepool",
           .ffn = {.audit_interval = 64, .audit_shadow = AuditShadow::kAuto},

@@ -88,10 +88,10 @@ ChoiceValue Choice(std::optional<Enum>& target, std::span<const std::string_view
 // expected.
 Status SetValue(const OptionValue& value, const std::string& name, const std::string& text);
 
-// What SetValue would take for the value that is there.
+// Returns the present value in a form that SetValue takes.
 std::string TextOf(const OptionValue& value);
 
-// Whether two values of one option are the same; `take` copies that of `from`.
+// True if two values of one option are the same; `take` copies that of `from`.
 bool SameValue(const OptionValue& to, const OptionValue& from, bool take);
 
 }  // namespace thermocline

@@ -12,7 +12,8 @@
 
 namespace thermocline {
 
-// What one vector of a text is made of: its tokens' last hidden states, behind the final norm.
+// The way of making one vector from a text: from its tokens' last hidden states, behind the final
+// norm.
 enum class Pooling { kMean, kFirst, kLast };
 // "mean", "cls" or "last", as embeddings' files and clients say.
 const char* PoolingName(Pooling pooling);
@@ -67,13 +68,13 @@ enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
 // "none", "stop", "length", "cancelled" or "error": as OpenAI names those that answers show.
 const char* FinishReasonName(FinishReason reason);
 
-// How far a request came.
+// The progress of a request.
 enum class Phase { kQueued, kPrefill, kDecode };
 // "queued", "prefill" or "decode".
 const char* PhaseName(Phase phase);
 
-// Who ended a request that did not end by itself.
-// kOtherChoice: another choice of the same request failed.
+// The cause of ending a request that did not end by itself. kOtherChoice: another choice of the
+// same request failed.
 enum class CancelCause {
   kNone,
   kDisconnect,
@@ -101,9 +102,9 @@ struct Usage {
   int stop = -1;                           // that of Request::stop which ended it; -1 = none
   double cancel_s = 0;                     // from the cancellation to the end
   int preemptions = 0;                     // times it made way for others
-  // Of its first turn's begin and of its end; both zero if it ended in the queue.
+  // The times of its first turn's begin and of its end; both zero if it ended in the queue.
   std::chrono::steady_clock::time_point begun_at = {}, ended_at = {};
-  // Of the whole machine from the one to the other; 0 = not known. The server's, not the engine's.
+  // The energy of the whole machine between the two; 0 = not known. The server's, not the engine's.
   double energy_j = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a client may ask of sampling. Values are checked where they enter (ValidateSampling).
+// A client's choices for sampling. Values are checked where they enter (ValidateSampling).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct SamplingParams {
   std::vector<int> dry_breakers = {};  // token ids, ascending, which no repetition goes across
   int min_tokens = 0;                  // tokens before which none of end_tokens comes
   std::vector<int> end_tokens = {};    // the engine puts the model's own there
-  // What the answer must be; null = anything. Shared by choices, sequences and drafts.
+  // The grammar of the answer; null = any text. Shared by choices, sequences and drafts.
   std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
   std::uint64_t seed = 0;                         // position and seed alone determine each draw
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit

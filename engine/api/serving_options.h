@@ -1,4 +1,5 @@
-// How requests share a model: queue, turns, clients that read slowly, kept prefixes.
+// Options for the requests that share a model: queue, turns, clients that read slowly, kept
+// prefixes.
 #pragma once
 
 #include <cstdint>

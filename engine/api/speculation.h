@@ -36,12 +36,12 @@ inline const char* SpecModeName(SpecMode mode) {
 }
 // InvalidArgument says what the name must be; the caller says of which option.
 Result<SpecMode> ParseSpecMode(std::string_view name);
-// Whether it drafts while the target verifies, whatever it costs.
+// True if it drafts while the target verifies, whatever the cost.
 inline bool DraftsAhead(SpecMode mode) {
   return mode == SpecMode::kBranch || mode == SpecMode::kExhaustive;
 }
 
-// Where drafts come from.
+// The source of drafts.
 enum class SpecSource {
   kModel,  // a second, small model
   kNgram,  // what followed the same tokens earlier in the text
@@ -129,7 +129,7 @@ struct SpecStats {
   std::vector<SpecRound> rounds = {};  // SpecOptions::rounds_max of them
 };
 
-// What one answer took of it.
+// The counts of one answer.
 struct SpecUsage {
   int drafts = 0, draft_tokens = 0, accepted_tokens = 0;
   int branch_hits = 0, branch_misses = 0;

@@ -1,4 +1,4 @@
-// How long the model's steps took and how many tokens they computed: histograms.
+// Histograms of the model's steps: their times and their numbers of tokens.
 #pragma once
 
 #include <array>

@@ -26,7 +26,7 @@ class TokenChannel {
     int token;
     float logprob;
   };
-  // What came since the last Take.
+  // The text and tokens since the last Take.
   struct Update {
     std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
@@ -97,7 +97,7 @@ class TokenChannel {
     }
     if (on_room_) on_room_();
   }
-  // Whether the engine has begun with the request.
+  // True once the engine has begun with the request.
   bool begun() const { return begun_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cause() != CancelCause::kNone; }
   CancelCause cause() const { return cause_.load(std::memory_order_relaxed); }
@@ -106,7 +106,7 @@ class TokenChannel {
     const base::MutexLock lock(mutex_);
     return cancelled_at_;
   }
-  // Whether as many tokens wait here as may.
+  // True if as many tokens wait here as may.
   bool full() const {
     const base::MutexLock lock(mutex_);
     return FullLocked();

@@ -190,7 +190,7 @@ void AltUp::Correct(int layer, int tokens, const float* residual) {
   AddEmbedding(layer, tokens);
 }
 
-// Of what Correct left in input_.
+// Reads input_ as Correct left it.
 void AltUp::AddEmbedding(int layer, int tokens) {
   const model::AltUpWeights& w = weights_.layers[layer].altup;
   const int own = config_.altup.embedding_dim;

@@ -50,7 +50,8 @@ class AltUp {
   float* prediction(int token, int index) {
     return predictions_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
   }
-  // What tokens make of their streams' coefficients: of `x` [T, D], `stride` apart.
+  // Computes the m(x) (model/altup.h) that the streams' coefficients of tokens are made from: of
+  // `x` [T, D], `stride` apart.
   void Route(const model::AltUpWeights& w, int tokens, const float* x, std::ptrdiff_t stride);
   void AddEmbedding(int layer, int tokens);
   Status ReadLayerInputs(std::span<const int> tokens);

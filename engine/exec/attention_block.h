@@ -2,7 +2,7 @@
 //
 // Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
 // are merged in order, so that the bits do not depend on the threads. Tiles of a prompt's tokens
-// are the items of the parallel loop: a tile reads a block's keys and values once. A single token's
+// are the items of the parallel loop: a tile reads a block's K and V once. A single token's
 // items are its chunks.
 #pragma once
 
@@ -41,7 +41,7 @@ class AttentionBlock {
 
   // Returns how many tokens of a sequence make a tile, so that there is work for all threads.
   int TokensOfTile(int tokens) const;
-  // Stores the step's keys and values, and computes attention_out of `hidden`. `by_inputs`: the
+  // Stores the step's K and V, and computes attention_out of `hidden`. `by_inputs`: the
   // layer's matrices read only inputs that count.
   void Run(int layer, bool by_inputs);
 

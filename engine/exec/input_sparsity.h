@@ -22,7 +22,7 @@ class InputSparsity {
   };
   explicit InputSparsity(const Params& params);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max, int threads);
-  // Whether a layer of this model can be computed so; FailedPrecondition says why not.
+  // Checks that a layer of this model can be computed so; FailedPrecondition says why not.
   static Status Can(const model::ModelConfig& config);
 
   // The layer whose matrices are next, and what may be left out there (FfnPolicy::input_point).

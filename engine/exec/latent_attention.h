@@ -33,8 +33,8 @@ class LatentAttention {
  private:
   void ProjectQueries(const model::LayerWeights& layer, const nn::ActivationBuffer& hidden,
                       int tokens, float* q);
-  // Of each head, its rows of `all` times its T tokens in `input`, [H, T, cols]: into out + h
-  // `out_head` for each token, tokens `out_token` apart.
+  // Multiplies, for each head, its rows of `all` and its T tokens in `input`, [H, T, cols]: into
+  // out + h `out_head` for each token, tokens `out_token` apart.
   void MultiplyHeads(const kernels::PackedMatrix& all, const nn::ActivationBuffer& input,
                      int tokens, float* out, int out_head, int out_token);
   // Calls body(head, token) for all, in parallel over the heads.

@@ -59,7 +59,8 @@ class Transformer {
     const std::vector<std::vector<int>>* members = nullptr;
     std::unique_ptr<ffn::FfnPartition> hot = nullptr;
     const ffn::ExpertNetworks* expert_networks = nullptr;  // of a mixture; null: whole experts
-    // Of a mixture: who computes the experts that it has. Both null: all are here.
+    // The partitions of a mixture, each of which computes the experts that it has. Both null: all
+    // are here.
     std::unique_ptr<ffn::ExpertPartition> hot_experts = nullptr;
     ffn::ExpertPartition* device_experts = nullptr;  // borrowed
     gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
@@ -86,7 +87,7 @@ class Transformer {
   // The hidden states behind the final norm of the last Forward's tokens [tokens, D]; valid until
   // the next call. Requires: that one wanted Logits::kNone, and nothing is on a device.
   std::span<const float> HiddenStates(int tokens);
-  // What one sequence has of a step that several share.
+  // One sequence's part of a step that several share.
   struct Part {
     std::span<const int> tokens;
     nn::KvCache* cache = nullptr;
@@ -99,7 +100,7 @@ class Transformer {
   // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; at most
   // parts_max() parts.
   StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step);
-  // Of the tokens that the next step verifies the first `tokens` will probably stay: neurons that
+  // The first `tokens` of the tokens that the next step verifies will probably stay: neurons that
   // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
   void ExpectKept(int tokens) {
     if (flash_ != nullptr) flash_->ExpectKept(tokens);
@@ -127,13 +128,13 @@ class Transformer {
   }
   // Figures of the two sides; zeros without a hot one. Decode thread only.
   ffn::HybridCounters hybrid_counters() const;
-  // Of a layer's network, on all sides. Decode thread only.
+  // The counters of a layer's network, on all sides. Decode thread only.
   ffn::FfnCounters ffn_counters(int layer) const;
   // Sees what every matrix multiplies on the CPU; null: nobody does. Borrowed.
   void SetTap(nn::ProductTap* tap) { multiplier_.SetTap(tap); }
   // Sees, and may change, what every layer on the CPU gives the next; null: nobody does. Borrowed.
   void SetBlockTap(BlockTap* tap) { block_tap_ = tap; }
-  // Of mode inputs; null: no rules are loaded.
+  // The computation of mode inputs; null: no rules are loaded.
   const InputSparsity* inputs() const { return inputs_.has_value() ? &*inputs_ : nullptr; }
   // Null: nothing is on a device.
   gpu::DeviceForward* device() { return device_; }
@@ -143,7 +144,7 @@ class Transformer {
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(ffn::Auditor* auditor) { auditor_ = auditor; }
   ffn::Auditor* auditor() { return auditor_; }
-  // What audits ask. Requires: where a device is, it was placed for audits.
+  // The sides that audits ask. Requires: where a device is, it was placed for audits.
   ffn::AuditedSides audited_sides() {
     if (device_ != nullptr) return {ffn_, device_->audited_side()};
     return {ffn_, hybrid_.has_value() ? hybrid_->hot().audited_side() : nullptr};
@@ -152,7 +153,7 @@ class Transformer {
   int tokens_max() const { return ws_.tokens_max; }
   // Sequences of one step.
   int parts_max() const { return device_ != nullptr ? device_->parts_max() : ws_.tokens_max; }
-  // Whether a dense step of more than ffn::kSparseTokensMax tokens is computed as shorter ones are.
+  // True if a dense step of more than ffn::kSparseTokensMax tokens is computed as shorter ones are.
   bool StepsOfAnyLength() const { return device_ == nullptr && flash_ == nullptr; }
   const model::ModelConfig& config() const { return config_; }
 
@@ -166,7 +167,7 @@ class Transformer {
   StepResult<std::span<const float>> Blocks(Step step, int rows);
   Result<std::span<const float>> Layers(int rows);
   Status Block(int layer);
-  // Whether the layer's matrices read only inputs that count, in this step: then inputs_ is there.
+  // True if the layer's matrices read only inputs that count, in this step: then inputs_ is there.
   bool EntersInputs(int layer, int tokens);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, bool by_inputs);

@@ -1,5 +1,5 @@
-// What an audit asks of a side that has neurons of a layer: those that a policy predicts for one
-// token, and those that are active without any prediction.
+// The interface of audits to a side that has neurons of a layer: which ones a policy predicts for
+// one token, and which are active without any prediction.
 #pragma once
 
 #include <span>

@@ -147,7 +147,8 @@ Status Auditor::LookAt(const AuditedSides& sides, int layer) {
   if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
   if (Has(sides.cold, layer)) {
     auto looked = sides.cold.LookAt(layer, input, policy);
-    // What the other side has begun is waited for all the same: its buffers are used again.
+    // The work that the other side has begun is waited for all the same: its buffers are used
+    // again.
     if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->LookAt(layer, input, policy);
     if (!looked.ok()) return looked.status();
     cold = *looked;

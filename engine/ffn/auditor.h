@@ -21,11 +21,11 @@
 
 namespace thermocline::ffn {
 
-// What a shift of a layer's predictor is measured in: the standard deviation of a sign score over
-// random signs, or a trained predictor's logit of e squared to one.
+// The unit of a shift of a layer's predictor: the standard deviation of a sign score over random
+// signs, or a trained predictor's logit of e squared to one.
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors);
 
-// Those that have a layer's neurons: all of them, or each some.
+// The sides that have a layer's neurons: one has all, or each has some.
 struct AuditedSides {
   AuditedSide& cold;
   AuditedSide* hot = nullptr;
@@ -39,21 +39,21 @@ class Auditor {
     const predictor::Predictors& predictors;  // with down_norms
     const kernels::OpTable& ops;
     int interval;  // tokens; 0 = never
-    // What would be predicted is audited where a layer is computed without loss; kDense: nothing.
+    // The mode whose predictions are audited where a layer is computed without loss; kDense: none.
     FfnMode shadow = FfnMode::kDense;
-    // What-if: predictions are counted at these shifts too, in units of ShiftUnit.
+    // Further shifts at which predictions are counted, too, in units of ShiftUnit.
     std::vector<float> sweep = {};
   };
   explicit Auditor(const Params& params);
-  // Of the inputs that it keeps, its lists and windows.
+  // The bytes of the inputs that it keeps, its lists and windows.
   static std::size_t Bytes(const model::ModelConfig& config);
 
   // Before a step's layers: decides whether its first token is audited. Of drafted tokens the first
   // one stays whatever is verified.
   void Begin();
-  // Whether the step's token is audited in a layer that is computed by `policy`.
+  // True if the step's token is audited in a layer that is computed by `policy`.
   bool Wants(const FfnPolicy& policy) const { return keeping_ && Predicts(Audited(policy).mode); }
-  // What a layer's network read of the step's first token, [D] each.
+  // The inputs of a layer's network for the step's first token, [D] each.
   struct Input {
     const float *hidden, *residual;
   };
@@ -70,7 +70,7 @@ class Auditor {
 
   // The mode in which the layer's kept token was predicted.
   FfnMode mode(int layer) const { return kept_[layer].policy.mode; }
-  // Whether the kept token was computed without loss: its prediction was of no effect.
+  // True if the kept token was computed without loss: its prediction was of no effect.
   bool shadowed(int layer) const { return kept_[layer].shadowed; }
 
   // Sums since the start at shift `i` of the sweep.
@@ -82,7 +82,7 @@ class Auditor {
   const predictor::AuditWindow& window(int layer, FfnMode mode, bool shadowed) const {
     return windows_[layer][WindowOf(mode, shadowed)];
   }
-  // Of audits of a layer, since the start.
+  // The time of audits of a layer, since the start.
   double seconds(int layer) const { return seconds_[layer]; }
 
  private:
@@ -94,7 +94,7 @@ class Auditor {
     std::vector<float> residual;  // [D]
   };
 
-  // What is audited of a layer that is computed by `policy`; dense: nothing.
+  // The policy that is audited in a layer that is computed by `policy`; dense: nothing is.
   FfnPolicy Audited(const FfnPolicy& policy) const {
     return IsLossless(policy.mode) ? FfnPolicy{.mode = shadow_} : policy;
   }

@@ -23,18 +23,18 @@ class CandidateFinder {
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(const FfnSizes& sizes, int slots = 1);
 
-  // What all ranges of the layer share: the bits of the inputs, or fc1's products. Holds until the
-  // next of the same slot.
+  // Computes the data that all ranges of the layer share: the bits of the inputs, or fc1's
+  // products. It holds until the next call for the same slot.
   void Prepare(const FfnStep& step);
   // The range's candidates, valid until the thread's next call. Requires: Prepare with this step.
   const NeuronList& Find(const FfnStep& step, const NeuronRange& range, int thread);
   // The whole layer's candidates of a step of one token, ascending, until the next call.
   std::span<const int> FindAll(const FfnStep& step);
 
-  // How a layer's neurons can be predicted for reading ahead: as its policy does, or by any
-  // predictor.
+  // The policy that predicts a layer's neurons for reading ahead: by the mode of its own policy, or
+  // by any predictor.
   std::optional<FfnPolicy> ReadAheadPolicy(int layer, const FfnPolicy& policy) const;
-  // What a prediction of the layer reads.
+  // The bytes that a prediction of the layer reads.
   std::int64_t PredictorBytes(int layer, FfnMode mode) const;
   // Multiply-adds, or words of 32 signs, of a token.
   std::int64_t PredictorOperations(int layer, FfnMode mode) const;

@@ -23,7 +23,7 @@ class CpuExperts final : public ExpertPartition {
     int prefetch_bytes = kernels::kPrefetchBytes;  // as nn::Multiplier
   };
   explicit CpuExperts(const Params& params);
-  // What it allocates, at most; sizes.threads: its own.
+  // The bytes that it allocates, at most; sizes.threads: its own.
   static std::size_t Bytes(const FfnSizes& sizes);
   ~CpuExperts() override;
 

@@ -26,7 +26,7 @@ class CpuPartition final : public FfnPartition {
     Ablation ablation = {};
   };
   explicit CpuPartition(const Params& params);
-  // What it allocates, at most; sizes.threads: its own.
+  // The bytes that it allocates, at most; sizes.threads: its own.
   static std::size_t Bytes(const FfnSizes& sizes);
   ~CpuPartition() override;
 

@@ -27,7 +27,7 @@ class DownSum {
       body(item * columns, std::min(d, (item + 1) * columns), thread);
     });
   }
-  // Those columns of SumRows, bias added, by the thread that has them.
+  // Computes columns [begin, end) of SumRows, bias added, by the thread that has them.
   void SumColumns(int layer, int tokens, const FoundNeurons& found, int begin, int end, float* out,
                   int thread) {
     Run({layer, tokens, found, out, nullptr, context_.layer(layer).down.bias}, begin, end, thread);

@@ -60,9 +60,9 @@ class ExpertFfn {
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; without flash
   // there are none.
   Status Run(const FfnStep& step, float* out);
-  // What the last Run chose for its tokens: [T, K], a token's by ascending expert.
+  // The experts that the last Run chose for its tokens: [T, K], a token's by ascending expert.
   std::span<const ChosenExpert> chosen() const { return chosen_; }
-  // Of its first token, ascending.
+  // The experts of its first token, ascending.
   std::span<const int> chosen_ids() const { return chosen_ids_; }
   // Adds what a token of the last Run read.
   void Count(int layer, int tokens, FfnCounters& counters);

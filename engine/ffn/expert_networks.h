@@ -19,7 +19,7 @@ struct ExpertNetworks {
       sizeof(model::LayerWeights) + sizeof(predictor::LayerPredictors);
   // The config of the networks of `mixture`.
   static model::ModelConfig ConfigOf(const model::ModelConfig& mixture);
-  // Of a mixture whose experts have down_rows.
+  // Requires: a mixture whose experts have down_rows.
   ExpertNetworks(const model::ModelConfig& mixture, const model::Weights& all);
 };
 

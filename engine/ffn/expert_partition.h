@@ -15,7 +15,7 @@ struct PartitionCounters {
   std::int64_t steps = 0, active = 0;  // that decode (times layers); neurons that some token needs
 };
 
-// Where the time of layers with two sides went, since the start.
+// The time of layers with two sides, by part, since the start.
 struct HybridCounters {
   PartitionCounters hot, cold;
   double total_s = 0;

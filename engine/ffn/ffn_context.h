@@ -1,4 +1,4 @@
-// What every part of a network borrows: the model, its kernels and threads.
+// The objects that every part of a network borrows: the model, its kernels and threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace thermocline::ffn {
 // The kernels' name of an activation.
 kernels::GateActivation GateOf(model::Activation activation);
 
-// What the buffers of a network's parts depend on.
+// The sizes that the buffers of a network's parts depend on.
 struct FfnSizes {
   const model::ModelConfig& config;
   int tokens_max;  // T of a step

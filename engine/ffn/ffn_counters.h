@@ -1,5 +1,5 @@
-// What the networks read in steps that decode. Tokens that share a step share the rows: a row that
-// several need is read, and counted, once.
+// Counters of the rows that networks read in steps that decode. Tokens that share a step share the
+// rows: a row that several need is read, and counted, once.
 #pragma once
 
 #include "engine/api/ffn_stats.h"
@@ -18,13 +18,13 @@ struct FfnCounters {
   // Multiply-adds of the rows, and of a predictor; there also words of 32 signs.
   std::int64_t operations = 0, predictor_operations = 0;
 
-  // Of another side of the same layer: its steps are the same ones.
+  // Adds the counts of another side of the same layer: its steps are the same ones.
   FfnCounters& operator+=(const FfnCounters& other);
 };
 
 // Weight bytes of a layer's network; of experts, those that a token reads.
 std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& layer);
-// Of a layer's network; of experts, those that a token's have.
+// The neurons of a layer's network; in a layer of experts, the neurons of one token's experts.
 std::int64_t NeuronsOf(const model::ModelConfig& config, int layer);
 // Multiply-adds of a layer's network for a token.
 std::int64_t DenseOperations(const model::ModelConfig& config, int layer);

@@ -27,7 +27,8 @@ class FfnPartition {
   };
   // Begins a layer, and returns at once.
   virtual void Start(const Job& job) = 0;
-  // Of the next tokens: [kShareTokens or fewer, R, D / 32], valid until the next call of Maxima.
+  // The maxima of the next tokens: [kShareTokens or fewer, R, D / 32], valid until the next call of
+  // Maxima.
   virtual Result<const float*> Maxima() = 0;
   // Begins their sums; `limits` [tokens, R, D / 32] stays valid until Await.
   virtual void Sum(const float* limits) = 0;
@@ -39,7 +40,7 @@ class FfnPartition {
   // Neurons of a layer that are here.
   virtual int NumNeurons(int layer) const = 0;
   virtual PartitionCounters counters() const = 0;
-  // What audits ask of the neurons here; null: another class answers for them.
+  // The side of audits for the neurons here; null: another class answers for them.
   virtual AuditedSide* audited_side() { return nullptr; }
   // As SparseFfn's.
   virtual const FfnCounters& ffn_counters(int layer) const = 0;

@@ -1,4 +1,4 @@
-// What one step asks of a layer's network.
+// The arguments of a layer's network for one step.
 #pragma once
 
 #include "engine/api/ffn_mode.h"
@@ -11,7 +11,7 @@ inline bool Predicts(FfnMode mode) { return mode == FfnMode::kSign || mode == Ff
 // Tokens of one step that may be predicted; more are computed exactly.
 inline constexpr int kSparseTokensMax = 16;
 
-// What decides which neurons of a layer are live, beside the predictors: changes between tokens.
+// Decides which neurons of a layer are live, beside the predictors: changes between tokens.
 struct FfnPolicy {
   FfnMode mode = FfnMode::kDense;
   // Added to what the predictor must reach: units of the sign score, of the low-rank logit, or of

@@ -23,14 +23,14 @@ class FlashExperts {
   // Bytes that a construction allocates.
   static std::size_t Bytes(const model::ModelConfig& config);
 
-  // What `hot` has is not read; null: everything is. Borrowed.
+  // The experts that `hot` has are not read; null: all are. Borrowed.
   void SetHot(const ExpertPartition* hot) { hot_ = hot; }
 
   // Starts to read what `tokens` tokens chose, [T, K].
   void Request(int layer, std::span<const ChosenExpert> chosen, int tokens);
   // A single token's guess for the layer behind `layer`; nothing where that is the last, or dense.
   void ReadAhead(int layer, const float* residual);
-  // Of the guesses whose layer came, since the start.
+  // Counts the guesses whose layer came, since the start.
   struct Guesses {
     std::int64_t guessed = 0, right = 0;
   };

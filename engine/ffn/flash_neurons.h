@@ -11,9 +11,9 @@
 
 namespace thermocline::ffn {
 
-// Of a step, in this order: Put by every range, Request, Take of what is here by every range, Await
-// if anything is late, Take of it. Put and Take: any thread, each with its own range. Allocates
-// nothing after construction.
+// The calls of a step, in this order: Put by every range, Request, Take of what is here by every
+// range, Await if anything is late, Take of it. Put and Take: any thread, each with its own range.
+// Allocates nothing after construction.
 class FlashNeurons {
  public:
   struct Params {
@@ -42,7 +42,7 @@ class FlashNeurons {
   void Put(const NeuronRange& range, const GatedNeurons& candidates, int tokens);
   // Starts the reads of the candidates that are not in memory. resident_only: leaves these out.
   void Request(int layer, bool resident_only);
-  // Whether Take(late) will have anything.
+  // True if Take(late) will have anything.
   bool reading() const { return store_.reading(); }
   // The range's candidates that were in memory at Request, or those that were not, until the
   // thread's next call; with gates if they were put so.
@@ -50,7 +50,7 @@ class FlashNeurons {
   // Errors as store::NeuronStore::Await.
   Status Await() { return store_.Await(); }
 
-  // Whether to read ahead what the next layer will probably need.
+  // True if it pays to read ahead the neurons that the next layer will probably need.
   bool ReadAheadPays() {
     return read_ahead_ && judge_.Pays(store_.fresh_uses(), store_.counters());
   }

@@ -7,7 +7,7 @@
 namespace thermocline::ffn {
 namespace {
 
-// Of term(gates[k]), in chains that fill a vector.
+// The sum of term(gates[k]), in chains that fill a vector.
 template <typename Term>
 double Sum(const float* gates, int n, const Term& term) {
   constexpr int kChains = 8;

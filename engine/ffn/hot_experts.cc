@@ -8,7 +8,7 @@
 namespace thermocline::ffn {
 namespace {
 
-// Of one expert of a layer.
+// The bytes of the matrices of one expert of a layer.
 struct Parts {
   std::size_t gate, up, down;
   std::size_t all() const { return gate + up + down; }

@@ -11,7 +11,7 @@
 
 namespace thermocline::ffn {
 
-// Where an expert's matrices are.
+// The addresses of an expert's matrices.
 struct ExpertPlace {
   const std::uint8_t *gate = nullptr, *up = nullptr, *down = nullptr;
 };
@@ -40,8 +40,8 @@ class HotExperts {
   // `give` and of the flash tier.
   using Give = std::function<Status(int layer, int expert, const ExpertPlace& place)>;
   Status ForEach(const Give& give) const;
-  // Where each hot expert is for as long as this lives: from flash, copied to a block of memory of
-  // its own. ResourceExhausted without memory. Once.
+  // Fixes the address of each hot expert for as long as this lives: one from flash is copied to a
+  // block of memory of its own. ResourceExhausted without memory. Once.
   Status Hold();
   // Requires: Hold, Has.
   const ExpertPlace& Of(int layer, int expert) const {

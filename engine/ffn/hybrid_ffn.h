@@ -25,7 +25,7 @@ class HybridFfn {
     int tokens_max;  // T
   };
   explicit HybridFfn(const Params& params);
-  // What it allocates, at most.
+  // The bytes that it allocates, at most.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
     return SideSums::Bytes(config, tokens_max);
   }
@@ -39,7 +39,7 @@ class HybridFfn {
  private:
   Status RunBoth(int layer, const SparseFfn::Input& input, bool lossless, float* out);
   Status AddOutputs(int layer, int tokens, float* out);
-  // Of tokens [first, first + count).
+  // Computes the outputs of tokens [first, first + count).
   Status ShareSums(int layer, int first, int count, float* out);
   void Finish(int layer, int count, const kernels::FinishSumParams::Part& hot, float* out);
   // Ends the hot side's layer when the cold one failed.

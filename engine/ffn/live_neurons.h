@@ -1,5 +1,5 @@
-// What the ranges of a layer found: the live neurons and their h, by range while threads write,
-// then together for the sum over down rows.
+// The results of a layer's ranges: the live neurons and their h, by range while threads write, then
+// together for the sum over down rows.
 #pragma once
 
 #include "engine/ffn/neuron_list.h"

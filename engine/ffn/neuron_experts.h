@@ -22,7 +22,7 @@ class NeuronExperts {
   // out [T, D] += weight times the expert's output, of each unit's tokens. Units by ascending
   // expert; none is the shared one. There are no errors: nothing comes from flash.
   void Add(const FfnStep& step, std::span<const ExpertUnit> units, float* out);
-  // What the last Add read, if it was of a single token.
+  // The reads of the last Add, if it was of a single token.
   const FfnCounters& counts() const { return counts_; }
 
  private:
@@ -37,7 +37,7 @@ class NeuronExperts {
     FoundNeurons found;
   };
 
-  // How many of `units`, from the first on, are found in one loop; none: the first is computed
+  // The number of `units`, from the first on, that are found in one loop; 0: the first is computed
   // whole.
   int Together(FfnMode mode, std::span<const ExpertUnit> units) const;
   void AddWhole(const FfnStep& step, const ExpertUnit& unit, float* out);
@@ -45,7 +45,7 @@ class NeuronExperts {
   // The unit's tokens side by side.
   const nn::ActivationBuffer& Gather(const ExpertUnit& unit, const FfnInput& input,
                                      nn::ActivationBuffer& tokens) const;
-  // What the slot's expert is asked.
+  // The step of the slot's expert.
   FfnStep StepOf(const FfnStep& step, int slot) const;
   void FindRange(const FfnStep& step, int slot, int range, int thread);
   void Join(const FfnStep& step, int slot);

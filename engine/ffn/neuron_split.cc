@@ -13,7 +13,7 @@ namespace {
 
 std::size_t RowBytes(const kernels::PackedMatrix& m) { return kernels::RowBytes(m.type, m.cols); }
 
-// Where in a slot the rows begin.
+// The offsets of the rows in a slot, and its size.
 struct Slot {
   std::size_t up, down, bytes;
 };
@@ -176,7 +176,7 @@ void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std:
     where[at] = to;
     to += row_bytes;
   }
-  // What stays is read for every token.
+  // The rows that stay are read for every token.
   using Pages = base::HugeBuffer::Pages;
   weights_.memory.GiveBack(to, (intermediate_size_ - cold.size()) * row_bytes,
                            cold.empty() ? Pages::kSmall : Pages::kHuge);

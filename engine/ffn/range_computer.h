@@ -34,7 +34,7 @@ class RangeComputer {
     std::vector<float> up;   // [T, kRange] of the live
     std::vector<float> h;    // [T, kRange]
   };
-  // Of s.live's gates, which are still the candidates'.
+  // Survive reads s.live's gates, which are still those of the candidates.
   // The gates that the step brings along.
   void TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
   void Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;

@@ -35,7 +35,7 @@ class RangeIds {
     return all();
   }
   void Clear() { count_ = 0; }
-  // What Join returned; nothing after Clear.
+  // The ids that Join returned; none after Clear.
   std::span<const int> all() const { return std::span(together_).first(count_); }
 
  private:

@@ -1,5 +1,5 @@
-// Whether it pays to read ahead what the next layer will probably need from flash. That costs a
-// prediction: it must find something to read, and mostly be right.
+// Decides whether it pays to read ahead what the next layer will probably need from flash. That
+// costs a prediction: it must find something to read, and mostly be right.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ class ReadAheadJudge {
   static constexpr int kJudgedAfter = 256, kSkipped = 4096;  // predictions
   static constexpr float kFreshMin = 4;  // neurons a layer that had to be read, on average of late
 
-  // Of the next prediction. fresh_uses: neurons needed so far that were not in memory, or only
-  // because they had been read ahead.
+  // True if the next prediction will pay. fresh_uses: neurons needed so far that were not in
+  // memory, or only because they had been read ahead.
   bool Pays(std::int64_t fresh_uses, const FlashCounters& counters);
 
  private:

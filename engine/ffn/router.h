@@ -19,14 +19,14 @@ struct ChosenExpert {
 // One thread at a time. Allocates nothing after construction.
 class Router {
  public:
-  // Of `config`, which must have experts.
+  // Requires: `config` has experts.
   explicit Router(const model::ExpertConfig& config);
 
   // `logits` [E]; `choice_bias` [E] or null. Fills `out` [K], by ascending expert.
   void Choose(std::span<const float> logits, const float* choice_bias, std::span<ChosenExpert> out);
 
  private:
-  // Of all experts, into gates_; scores_ are what decides.
+  // Computes the gates and scores of all experts, in gates_ and scores_; the scores decide.
   void Score(std::span<const float> logits, const float* choice_bias);
   // Leaves the scores of the best groups only.
   void KeepBestGroups();

@@ -1,4 +1,4 @@
-// What one side of a shared layer sums down rows into, by run (kernels/shared_sum.h).
+// The buffers in which one side of a shared layer sums down rows, by run (kernels/shared_sum.h).
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ struct SideSums {
   }
 
   kernels::FinishSumParams::Part part() const { return {high.data(), low.data(), minimums.data()}; }
-  // Where a sum under `limits`, as `maxima`, is written.
+  // The destination of a sum under `limits`, which stand in for `maxima`.
   kernels::SharedSum under(const float* limits) {
     return {nullptr, limits, high.data(), low.data(), minimums.data()};
   }

@@ -59,7 +59,7 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
 
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy out = policy(layer);
-  // What mode inputs leaves to whole products has no rows to skip.
+  // The layers that mode inputs leaves to whole products have no rows to skip.
   const bool zeros = context_.config.HasZeros(layer) && out.mode != FfnMode::kInputs;
   if (lossless && !IsLossless(out.mode)) out.mode = zeros ? FfnMode::kExact : FfnMode::kDense;
   return out;
@@ -172,7 +172,7 @@ Status SparseFfn::FindLive(FfnStep step, bool next_too) {
   }
   const int ranges = context_.ranges.NumRanges(layer);
   if (Predicts(step.policy.mode)) predicted_.Join(ranges);
-  // What was left out, because it is not in memory, cannot be read either.
+  // The neurons that were left out, because they are not in memory, cannot be read either.
   const bool whole = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity &&
                      !step.policy.resident_only;
   found_ = live_.Join(ranges, tokens, whole);

@@ -70,7 +70,7 @@ class SparseFfn final : public AuditedSide {
     experts_->ChooseFirst(layer, residual, tokens);
   }
 
-  // Of a mixture: as ExpertFfn's. Requires: layers of experts.
+  // On mixtures: as ExpertFfn's. Requires: layers of experts.
   void SetHotExperts(ExpertPartition* hot) { experts_->SetHot(hot); }
   void SetNeuronExperts(NeuronExperts* neurons) { experts_->SetNeurons(neurons); }
   const FfnContext& context() const { return context_; }
@@ -81,9 +81,9 @@ class SparseFfn final : public AuditedSide {
   // tokens at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.
   Status Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless = false);
-  // Of tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
+  // Sums tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
   void ShareSum(int layer, int first, int count, const kernels::SharedSum& part);
-  // Of all tokens of the last Find, [T, D].
+  // The sums of all tokens of the last Find, [T, D].
   void SumFound(int layer, int tokens, float* out, bool add_bias) {
     down_.SumRows(layer, tokens, found_, out, add_bias);
   }
@@ -108,7 +108,7 @@ class SparseFfn final : public AuditedSide {
   // The mode a layer is computed in: prompts are computed without loss.
   FfnPolicy PolicyFor(int layer, bool lossless) const;
   const FfnCounters& counters(int layer) const { return counters_[layer]; }
-  // What was counted since the last call.
+  // Returns the counts since the last call.
   FfnCounters TakeCounters(int layer) { return std::exchange(counters_[layer], {}); }
   // Weight bytes of the layer's network.
   std::int64_t dense_bytes(int layer) const {
@@ -125,16 +125,17 @@ class SparseFfn final : public AuditedSide {
   // predicts, else the active ones; of a mixture the experts, none of its dense layers. Null: none.
   // Borrowed.
   void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
-  // Whether steps that decode are counted, and traced where they have one token; drafts are not.
+  // Sets whether steps that decode are counted, and traced where they have one token; drafts are
+  // not.
   void SetCounting(bool counting) { counting_ = counting; }
   bool counting() const { return counting_; }
 
  private:
   // The family's norm of what down reads, over found_.
   void NormFound(int layer, int tokens);
-  // Whether a step is computed by whole matrices.
+  // True if a step is computed by whole matrices.
   bool ComputesAll(FfnMode mode, int tokens) const;
-  // Whether a step of the layer will need all neurons from flash.
+  // True if a step of the layer will need all neurons from flash.
   bool ReadsAll(int layer, int tokens, bool lossless) const;
   // Few tokens: only live neurons. next_too: the next layer needs all neurons from flash.
   Status FindLive(FfnStep step, bool next_too);

@@ -1,6 +1,6 @@
-// What audits ask of the neurons on a device: one token's input goes there, the ids and h that are
-// found come back. It runs between steps, on the stream and with the scratch that decoding uses: a
-// graph for each layer, so that the host only launches and later looks.
+// Answers audits about the neurons on a device: one token's input goes there, the ids and h that
+// are found come back. It runs between steps, on the stream and with the scratch that decoding
+// uses: a graph for each layer, so that the host only launches and later looks.
 #pragma once
 
 #include <optional>
@@ -23,17 +23,17 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
     const DeviceHealth& health;
   };
   explicit DeviceAuditedSide(const Params& params);
-  // What it takes of the host's memory.
+  // The bytes of the host's memory that it takes.
   static std::size_t HostBytes(const model::ModelConfig& config);
   // At load, and again after the device was reset.
   Status Allocate();
   // Before the device is reset.
   void DropGraphs();
-  // Of the device's memory.
+  // The bytes of the device's memory.
   std::size_t bytes() const { return work_.bytes(); }
 
-  // None of layers that are whole on the device without neuron-major rows: nothing is predicted
-  // there, and the CPU, which has their weights, too, answers for them.
+  // Returns 0 for layers that are whole on the device without neuron-major rows: nothing is
+  // predicted there, and the CPU, which has their weights, too, answers for them.
   int num_neurons(int layer) const override {
     const DeviceLayer& of = model_.layer(layer);
     return of.has_rows() ? of.neurons : 0;
@@ -50,14 +50,14 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
     float shift;
     bool operator==(const Question&) const = default;
   };
-  // Whether the last Start was asked the same.
+  // True if the last Start had the same question.
   bool IsStarted(const Question& question, const ffn::FfnInput& input) const;
   // The input into mapped memory, the policy's numbers to the device.
   Status Prepare(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy);
   Status PutLook(int layer, FfnMode mode);
   Status PutInput(FfnMode mode);
   Status PutPrediction(int layer, FfnMode mode);
-  // Of the last look.
+  // The results of the last look.
   std::span<const int> predicted() const;
   ffn::FoundNeurons TakeActive();
 

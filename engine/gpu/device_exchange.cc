@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kBlock = kernels::kActivationBlock;  // columns with one maximum
 constexpr std::size_t kArrays = 9;
 
-// Of `tokens` floats for each token's arrays, `cells` of each array of sums.
+// The bytes of the arrays: `tokens` floats for each token's arrays, `cells` of each array of sums.
 std::size_t ArrayBytes(std::size_t tokens, std::size_t cells) {
   return 3 * tokens * sizeof(float) + 2 * cells * sizeof(std::int32_t) +
          4 * cells / kBlock * sizeof(float) + kArrays * Aligned(1);

@@ -18,7 +18,7 @@ class DeviceExchange {
     int runs;         // R of the sums
   };
   explicit DeviceExchange(const Params& params);
-  // Of the host's memory, for `tokens_max` tokens of that model.
+  // The bytes of the host's memory, for `tokens_max` tokens of that model.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
   // At load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
   Status Allocate();

@@ -30,7 +30,7 @@ class DeviceExperts final : public ffn::ExpertPartition {
   };
   // Bytes of the device's memory that it would take; nothing is allocated.
   static std::size_t BytesFor(const Params& params);
-  // Of the host's memory, at most.
+  // The bytes of the host's memory, at most.
   static std::size_t HostBytes(const model::ModelConfig& config, int tokens_max);
   // Allocates, and copies the experts. ResourceExhausted as DeviceArena::Allocate; Unavailable with
   // the device's error; errors of the flash tier.

@@ -38,13 +38,13 @@ class DeviceFfn {
   // steps, or audits, that they are for.
   Status SetShift(int layer, const ffn::FfnPolicy& policy);
 
-  // Of up to kSparseTokensMax tokens: the neurons that live and their h. Then Maxima (quantised
+  // Finds the live neurons of up to kSparseTokensMax tokens, and their h. Then Maxima (quantised
   // down rows only), Sum and Finish of the same tokens.
   Status Find(int layer, FfnMode mode, const Input& input);
   Status Maxima(int layer, int tokens);
   // With the larger of both sides' maxima as limits; `other` [T, R, D / 32] or null.
   Status Sum(int layer, int tokens, const float* other);
-  // What another side adds to Finish.
+  // The part that another side adds to Finish.
   struct Other {
     const float* limits = nullptr;  // as Sum's `other`
     const std::int32_t* high = nullptr;
@@ -65,7 +65,7 @@ class DeviceFfn {
 
   // The prediction alone. For audits.
   Status Predict(int layer, FfnMode mode, const Input& input);
-  // What the last Predict, which Find begins with, and the last Find left on the device.
+  // The lists that the last Predict, which Find begins with, and the last Find left on the device.
   struct Lists {
     const std::int32_t *predicted, *live;  // [F] ids, ascending
     const std::int32_t* starts;            // [2, R + 1] of both: their last ones are the numbers
@@ -75,22 +75,22 @@ class DeviceFfn {
     return {predicted_.ids, live_.ids, SetOf(predicted_, layer, 0).starts, h_};
   }
 
-  // Of the last Maxima and Sum. [T, R, D / 32] and [T, R, D].
+  // The results of the last Maxima and Sum. [T, R, D / 32] and [T, R, D].
   const float* maxima() const { return maxima_; }
   const std::int32_t* high() const { return high_; }
   const std::int32_t* low() const { return low_; }
   const float* minimums() const { return minimums_; }
 
-  // What a layer's Find found the last time, after ReadCounts and the wait for the stream.
+  // The counts of a layer's last Find, after ReadCounts and the wait for the stream.
   struct Counts {
     int predicted, live;
   };
   Status ReadCounts(int first_layer, int layers);
   Counts counts(int layer) const;
-  // Those of a layer of which every neuron is taken as read.
+  // The counts of a layer with every neuron taken as read.
   Counts all(int layer) const;
-  // What `found` says was read for `tokens` tokens together, but for the steps. Requires: down
-  // rows.
+  // Adds the reads that `found` implies for `tokens` tokens together, but for the steps. Requires:
+  // down rows.
   void AddCounts(int layer, FfnMode mode, const Counts& found, int tokens,
                  ffn::FfnCounters& to) const;
 

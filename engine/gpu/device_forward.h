@@ -67,16 +67,16 @@ class DeviceForward {
   int parts_max() const { return parts_max_; }
   int home_layers() const { return model_.placement().home_layers; }
   bool head() const { return model_.placement().head; }
-  // Who computes hot neurons of the layers at home on the CPU; null: there are none.
+  // The partition that computes hot neurons of the layers at home on the CPU; null: there are none.
   ffn::FfnPartition* partition() const { return partition_.get(); }
-  // What audits ask of the neurons here; null: Params::audits is false.
+  // The side of audits for the neurons here; null: Params::audits is false.
   ffn::AuditedSide* audited_side() const { return audited_.get(); }
   // The device's part of the KV cache is lost. Not usable until a sequence begins.
   bool failed() const { return health_.failed(); }
   // No later step can work: the process should end and be started anew.
   bool dead() const { return health_.dead(); }
 
-  // Of the shared layers.
+  // The counters of the shared layers.
   ffn::HybridCounters counters() const {
     return home_ != nullptr ? home_->counters() : ffn::HybridCounters{};
   }

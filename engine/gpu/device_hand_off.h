@@ -17,7 +17,7 @@ namespace thermocline::gpu {
 // Decode thread only. Errors: Unavailable.
 class DeviceHandOff {
  public:
-  // Who raises it and what it says is there is the user's.
+  // The user decides which side raises a flag and which data it announces.
   enum Flag {
     kDeviceInput,
     kDeviceMaxima,

@@ -13,7 +13,7 @@ class DeviceHead {
  public:
   // `logits_max`: tokens of one step. Asks `arena` for the device's memory.
   DeviceHead(const DeviceModel& model, int logits_max, DeviceArena& arena);
-  // What it takes of the host's memory.
+  // The bytes of the host's memory that it takes.
   static std::size_t HostBytes(const model::ModelConfig& config, int logits_max) {
     return Area(logits_max, config.vocab_size) * sizeof(float);
   }

@@ -1,6 +1,6 @@
-// Whether a device can be used. After the first error the next step that begins a sequence rebuilds
-// the context. After a second error, a failed rebuild, or an error after which the runtime promises
-// nothing more to this process (a fault of a kernel), no step can use the device.
+// Decides whether a device can be used. After the first error the next step that begins a sequence
+// rebuilds the context. After a second error, a failed rebuild, or an error after which the runtime
+// promises nothing more to this process (a fault of a kernel), no step can use the device.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ class DeviceHealth {
   bool failed() const { return !error_.ok(); }
   // No later step can work: the process should end and be started anew.
   bool dead() const { return dead_; }
-  // Whether a failed device may be rebuilt for a step behind `cached` tokens; Unavailable says why
-  // not.
+  // Checks that a failed device may be rebuilt for a step behind `cached` tokens; Unavailable says
+  // why not.
   Status MayRebuild(int cached) const;
   // The rebuild ended with `built`; its error, if any, is annotated.
   Status Rebuilt(const Status& built);

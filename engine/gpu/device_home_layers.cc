@@ -211,7 +211,7 @@ void DeviceHomeLayers::Count(const Step& step) {
   }
 }
 
-// Of a layer without down rows, which is computed whole.
+// Counts a layer without down rows, which is computed whole.
 void DeviceHomeLayers::CountWhole(int layer, ffn::FfnCounters& to) const {
   const std::int64_t f = model_.config().intermediate_size;
   const model::LayerWeights& dense = model_.layer(layer).dense;

@@ -29,7 +29,7 @@ class DeviceHomeLayers {
     const DeviceModel& model;
     const kernels::OpTable& cpu;  // of the CPU's part
     DeviceFfn& ffn;
-    DeviceHealth& health;  // told of errors of the device
+    DeviceHealth& health;  // learns the errors of the device
     int tokens_max;        // T of one step
     int logits_max;        // tokens of one step whose logits are wanted
     int context_length;    // tokens
@@ -49,7 +49,7 @@ class DeviceHomeLayers {
   void DropGraphs();
   // Lets what is on the stream end, after an error.
   void Release();
-  // Of the device's memory.
+  // The bytes of the device's memory.
   std::size_t bytes() const { return kv_.bytes() + work_.bytes(); }
 
   struct Step {
@@ -67,7 +67,7 @@ class DeviceHomeLayers {
   // then.
   Result<std::span<const float>> Run(const Step& step, ffn::SparseFfn& cold);
 
-  // Of the shared layers.
+  // The counters of the shared layers.
   ffn::HybridCounters counters() const;
   // Rows that the device read for decoded tokens.
   const ffn::FfnCounters& ffn_counters(int layer) const { return ffn_counters_[layer]; }
@@ -106,8 +106,8 @@ class DeviceHomeLayers {
   DeviceLayerForward layer_;
   std::optional<DeviceHead> head_;  // none: it is on the CPU
   std::vector<FfnMode> modes_;      // [home layers] of the step at hand
-  // Of steps of few tokens, by their number, whose logits they want and whether they are audited;
-  // recorded when first met.
+  // The graphs of steps of few tokens, by their number, whose logits they want and whether they are
+  // audited; recorded when first met.
   std::vector<RecordedGraph<std::vector<FfnMode>>> graphs_;
   ffn::PartitionCounters hot_;                  // of the shared layers
   std::vector<ffn::FfnCounters> ffn_counters_;  // [home layers]

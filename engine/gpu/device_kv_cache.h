@@ -28,14 +28,15 @@ class DeviceKvCache {
   // Copies the block that `cache` had to copy for its last Reserve, if it did. Unavailable.
   // Requires: the pool has this cache's type, and no more blocks.
   Status Follow(nn::KvCache& cache, device::DeviceStream& stream) const;
-  // Where the blocks lie on the device, in the sequence's order, to `table` [blocks of the cache].
+  // Writes the addresses of the blocks on the device, in the sequence's order, to `table` [blocks
+  // of the cache].
   void WriteTable(const nn::KvCache& cache, std::uint8_t** table) const;
   // One layer's part, as kernels see it; `tables` [T] are on the device.
   kernels::DeviceKv View(int layer, std::uint8_t* const* const* tables) const;
 
   kernels::KvType type() const { return type_; }
   std::size_t block_bytes() const { return block_bytes_; }
-  // Of the device's memory.
+  // The bytes of the device's memory.
   std::size_t bytes() const { return block_bytes_ * blocks_; }
 
  private:
@@ -43,7 +44,7 @@ class DeviceKvCache {
 
   const kernels::KvType type_;
   const int blocks_, kv_heads_;
-  const std::size_t key_bytes_, head_bytes_;  // of a block's head: keys; keys and values
+  const std::size_t key_bytes_, head_bytes_;  // of a block's head: keys; K and V
   const std::size_t block_bytes_;
   device::DeviceBuffer memory_;
 };

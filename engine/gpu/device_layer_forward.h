@@ -27,7 +27,8 @@ class DeviceLayerForward {
   DeviceLayerForward(const DeviceLayerForward&) = delete;
   DeviceLayerForward& operator=(const DeviceLayerForward&) = delete;
 
-  // Of `tokens` tokens that the step has sent. `serve`: of a shared layer (device_shared_ffn.h).
+  // Enqueues the layer for `tokens` tokens that the step has sent. `serve`: for the exchanges of a
+  // shared layer (device_shared_ffn.h).
   Status Put(int layer, int tokens, FfnMode mode, const DeviceSharedFfn::OnStream& serve);
 
  private:

@@ -5,9 +5,9 @@
 // too. A hot neuron's rows lie at its slot, its place in the layer's hot list. Attention, norms and
 // head lie byte for byte as in model::Weights, so an upload is a copy.
 //
-// All of the device's memory is allocated at once; the weights follow layer by layer, from whoever
-// has a layer at hand. So the host need never hold more than one layer of what is here, and nothing
-// of it afterwards.
+// All of the device's memory is allocated at once; the weights follow layer by layer, from any
+// caller that has a layer at hand. So the host need never hold more than one layer of what is here,
+// and nothing of it afterwards.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct DevicePlacement {
   bool head = false;    // the last norm and the head; requires home_layers == L
   // [L] ascending; empty where the model has no down rows: then layers are whole on one side.
   ffn::NeuronIds hot;
-  // Of one memory both sides read all: there a layer is shared only where its cold neurons come
+  // With one memory both sides read all: there a layer is shared only where its cold neurons come
   // from flash.
   bool cold_on_flash = false;
 };
@@ -60,12 +60,12 @@ class DeviceModel {
   struct Params {
     device::Device& device;
     const model::ModelConfig& config;
-    // Of the host: types and shapes are read by Plan, data by the uploads alone.
+    // The host's weights: types and shapes are read by Plan, data by the uploads alone.
     const model::Weights& weights;
     std::unique_ptr<predictor::Predictors> predictors;  // of the hot neurons (SubsetOf), or null
     DevicePlacement placement;
   };
-  // Nothing is allocated yet. InvalidArgument for a placement that cannot be.
+  // Allocates nothing yet. InvalidArgument for a placement that cannot be.
   static Result<std::unique_ptr<DeviceModel>> Plan(Params params);
   // Plan, then Rebuild; the uploads follow.
   static Result<std::unique_ptr<DeviceModel>> Create(Params params);
@@ -73,8 +73,9 @@ class DeviceModel {
   // weights are zeros. ResourceExhausted with a table of what was needed, Unavailable with the
   // device's error.
   Status Rebuild();
-  // What is here of a layer but for rows of neurons: attention, norms, biases and panels, from the
-  // host's `from`, which has them. Requires, as all uploads: Rebuild, and Uploaded not yet.
+  // Uploads the part of a layer that is here, except the rows of neurons: attention, norms, biases
+  // and panels, from the host's `from`, which has them. Requires, as all uploads: Rebuild, and
+  // Uploaded not yet.
   Status UploadDense(int layer, const model::LayerWeights& from);
   // The rows of the layer's hot neurons, from the host's `rows`.
   Status UploadNeurons(int layer, const model::LayerWeights& rows);
@@ -92,7 +93,7 @@ class DeviceModel {
   device::Device& device() const { return device_; }
   device::DeviceStream& stream() const { return *stream_; }
   const kernels::DeviceOps& ops() const { return device_.ops(); }
-  // Of the device's memory.
+  // The bytes of the device's memory.
   std::size_t bytes() const;
 
  private:

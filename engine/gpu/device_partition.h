@@ -21,7 +21,7 @@ class DevicePartition final : public ffn::FfnPartition {
   struct Params {
     const DeviceModel& model;
     DeviceFfn& ffn;
-    DeviceHealth& health;  // told of errors of the device
+    DeviceHealth& health;  // learns the errors of the device
     int tokens_max;        // T
   };
   explicit DevicePartition(const Params& params);
@@ -55,7 +55,7 @@ class DevicePartition final : public ffn::FfnPartition {
   Status Wait(DeviceHandOff::Flag flag);
   // Keeps the first error of the job.
   void Note(const Status& status);
-  // What the batch at hand read, if it is to be counted.
+  // Counts the reads of the batch at hand, if it is to be counted.
   void Count();
 
   const DeviceModel& model_;

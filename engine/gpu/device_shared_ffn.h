@@ -39,7 +39,7 @@ class DeviceSharedFfn {
  private:
   Status PutFloats(int layer, FfnMode mode, const DeviceFfn::Input& input,
                    const DeviceFfn::Output& out);
-  // Of up to kShareTokens tokens.
+  // Enqueues a batch of up to kShareTokens tokens.
   Status PutBatch(int layer, FfnMode mode, const DeviceFfn::Input& input,
                   const DeviceFfn::Output& out);
   // Waits for the CPU's sums, and copies them to the device.
@@ -49,7 +49,7 @@ class DeviceSharedFfn {
   const DeviceDense dense_;
   DeviceFfn& ffn_;
   DeviceExchange& exchange_;
-  // What the CPU sent.
+  // The numbers that the CPU sent.
   float *maxima_ = nullptr, *minimums_ = nullptr;  // [8, R, D / 32]
   std::int32_t *high_ = nullptr, *low_ = nullptr;  // [8, R, D]
   float* out_ = nullptr;                           // [T, D] of float types

@@ -9,7 +9,7 @@
 
 namespace thermocline::gpu {
 
-// What one sequence has of a step.
+// One sequence's part of a step.
 struct DevicePart {
   nn::KvCache* cache;  // reserved
   int tokens;
@@ -28,7 +28,7 @@ class DeviceStep {
   };
   // Asks `arena` for the device's memory.
   DeviceStep(const Params& params, DeviceArena& arena);
-  // What it takes of the host's memory, at most.
+  // The bytes of the host's memory that it takes, at most.
   static std::size_t HostBytes(const Params& params);
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;

@@ -1,5 +1,5 @@
-// What the networks of layers at home on a device read of an audited token, on its way to the
-// auditor: copied to the host while the step runs.
+// The inputs of the networks of layers at home on a device, for an audited token, on their way to
+// the auditor: copied to the host while the step runs.
 #pragma once
 
 #include "engine/ffn/auditor.h"
@@ -14,7 +14,7 @@ class DeviceTaps {
  public:
   // `used`: steps may be audited; else nothing is allocated.
   DeviceTaps(const DeviceModel& model, bool used);
-  // What it takes of the host's memory, at most.
+  // The bytes of the host's memory that it takes, at most.
   static std::size_t HostBytes(const model::ModelConfig& config) {
     return Area(2 * config.num_hidden_layers, config.hidden_size) * sizeof(float);
   }

@@ -22,7 +22,7 @@ class HostSharedFfn {
     int tokens_max;  // T
   };
   explicit HostSharedFfn(const Params& params);
-  // What it allocates.
+  // The bytes that it allocates.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
   // Before a step's layers are served.
@@ -42,7 +42,7 @@ class HostSharedFfn {
   // After the last layer: the CPU's first error in this step.
   Status EndStep() { return std::exchange(error_, OkStatus()); }
 
-  // Of the cold side.
+  // The counters of the cold side.
   const ffn::HybridCounters& counters() const { return counters_; }
 
  private:
@@ -54,7 +54,7 @@ class HostSharedFfn {
   Status ServeBatch(int layer, int first, int tokens, ffn::SparseFfn* cold);
   void FillMaxima(int layer, int first, int tokens, ffn::SparseFfn* cold, float* maxima);
   void FillSums(int layer, int first, int tokens, ffn::SparseFfn* cold, const float* maxima);
-  // Of `tokens` tokens' sums.
+  // The number of cells of `tokens` tokens' sums.
   std::size_t Cells(int tokens) const;
 
   const DeviceModel& model_;

@@ -67,8 +67,8 @@ Dfa WithoutDead(const Dfa& dfa, std::size_t rule, const LiveStates& live) {
   return out;
 }
 
-// What the plain characters of JSON strings lead to from one state: nothing unless all of them lead
-// somewhere. U+0020 and above but for the quote and the backslash.
+// The states that the plain characters of JSON strings lead to from one state: none unless all of
+// them lead somewhere. U+0020 and above but for the quote and the backslash.
 class PlainSteps {
  public:
   explicit PlainSteps(const Automaton& automaton) : automaton_(automaton) {}

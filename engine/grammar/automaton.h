@@ -31,9 +31,9 @@ class Automaton {
   std::span<const RuleEdge> rules(int state) const { return Part(rules_, rules_begin_, state); }
   std::span<const TokenEdge> tokens(int state) const { return Part(tokens_, tokens_begin_, state); }
   bool accepting(int state) const { return (flags_[state] & kAccepting) != 0; }
-  // Whether it consumes bytes or tokens itself.
+  // True if the state consumes bytes or tokens itself.
   bool consumes(int state) const { return (flags_[state] & kConsumes) != 0; }
-  // Whether nothing can follow in its rule.
+  // True if nothing can follow in its rule.
   bool ends(int state) const { return flags_[state] == kAccepting; }
   // Bytes that can come behind the rule of `state`, wherever it is used.
   const ByteSet& follow(int state) const { return follow_[rule_of_[state]]; }

@@ -1,4 +1,4 @@
-// What making one grammar may cost: states, memory and time. Clients send grammars, and small ones
+// The budget for making one grammar: states, memory and time. Clients send grammars, and small ones
 // can ask for endless work.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace thermocline::grammar {
 
-// Of one thread: the time is what its processor works for it, so that what is refused does not
-// depend on what else the machine does.
+// The budget of one thread: it counts processor time, so refusals do not depend on other work of
+// the machine.
 class Budget {
  public:
   Budget(std::size_t states_max, double seconds, std::size_t bytes_max)

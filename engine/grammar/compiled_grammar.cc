@@ -50,7 +50,7 @@ class TableWalk {
       const Depth& before = at_[node.depth - 1];
       Depth& here = at_[node.depth];
       parser_.CutTo(before.mark);
-      // Whether an earlier byte ended the rule, and what came since can stand behind it.
+      // True if an earlier byte ended the rule and the bytes since then can follow it.
       here.left = before.left || (before.place.complete && follow_.test(node.byte));
       here.place = parser_.Step(before.place.set, node.byte);
       here.mark = parser_.mark();

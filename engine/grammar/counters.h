@@ -1,4 +1,4 @@
-// What is counted while masks are made. Thread-safe.
+// Counts events while masks are made. Thread-safe.
 #pragma once
 
 #include <atomic>

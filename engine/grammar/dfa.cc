@@ -19,7 +19,7 @@ struct StatesHash {
   }
 };
 
-// What a state takes, about.
+// The approximate size of a state.
 std::size_t BytesOf(const Dfa::State& state) {
   return sizeof(state) + state.bytes.capacity() * sizeof(ByteEdge) +
          state.rules.capacity() * sizeof(RuleEdge) + state.tokens.capacity() * sizeof(TokenEdge);
@@ -96,7 +96,7 @@ class Subsets {
       state.tokens.push_back({edge.value, negated, to});
   }
 
-  // What is reached without consuming anything: sorted.
+  // Returns the states reached without consuming anything, sorted.
   States Closure(States set, bool at_begin, bool at_end = false) {
     ++mark_;
     std::size_t kept = 0;
@@ -187,7 +187,7 @@ class Subsets {
   std::vector<const States*> sets_;  // keys of ids_
 };
 
-// Where `byte` leads from a deterministic state; -1: nowhere.
+// Returns the state that `byte` leads to from a deterministic one; -1: nowhere.
 int Next(const Dfa::State& state, std::uint8_t byte) {
   for (const ByteEdge& edge : state.bytes)
     if (edge.lo <= byte && byte <= edge.hi) return edge.to;

@@ -37,15 +37,15 @@ struct Dfa {
   int num_states() const { return static_cast<int>(states.size()); }
 };
 
-// Of a rule whose deterministic form would be many times larger than `nfa` the edges stay
-// ambiguous: the parser follows all of them. `exact`: then it is InvalidArgument. Errors as
+// The edges of a rule stay ambiguous if its deterministic form would be many times larger than
+// `nfa`: the parser follows all of them. `exact`: then it is InvalidArgument. Errors as
 // Budget::Check.
 // Source: the subset construction, Rabin and Scott 1959.
 Result<Dfa> MakeDeterministic(const Nfa& nfa, Budget& budget, bool exact = false);
 
 // For automata of bytes that are deterministic. Errors as Budget::Check.
 Result<Dfa> Intersection(const Dfa& a, const Dfa& b, Budget& budget);
-// What `universe` has and `a` has not.
+// Returns the texts of `universe` that are not in `a`.
 Result<Dfa> Difference(const Dfa& universe, const Dfa& a, Budget& budget);
 bool IsEmpty(const Dfa& dfa);
 bool Accepts(const Dfa& dfa, std::string_view text);

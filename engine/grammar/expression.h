@@ -1,5 +1,4 @@
-// What the notations of grammars and of regular expressions have in common, before it becomes
-// states.
+// The common form of grammars and regular expressions, before it becomes states.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ class StopTrie {
     stop_[node] = true;
   }
 
-  // Where no stop goes on, the longest end of what was read that begins one does.
+  // If no stop goes on, the longest end of the read text that begins a stop does.
   void LinkFailures() {
     std::vector<int> failure(next_.size(), 0), order;
     for (int& to : next_[0]) {
@@ -52,7 +52,7 @@ class StopTrie {
     }
   }
 
-  // Where no stop goes on, none can come any more.
+  // If no stop goes on, none can come any more.
   void LinkToAnything() {
     const int anything = AddNode();
     for (auto& node : next_)

@@ -18,7 +18,7 @@
 
 namespace thermocline::grammar {
 
-// What a grammar's text may refer to.
+// The names that a grammar's text may refer to.
 struct GbnfNames {
   // The id of a token's text, -1 if no token is written so.
   std::function<int(const std::string&)> find_token;

@@ -19,7 +19,7 @@ namespace thermocline::grammar {
 namespace {
 
 constexpr std::size_t kTrimBytes = 8 << 20;
-// Of what compiled grammars may hold: the tables of one, and a small one.
+// Divisors of the memory for compiled grammars: for the tables of one, and for a small one.
 constexpr std::int64_t kTablesShare = 4, kSmallShare = 64;
 
 void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
@@ -50,8 +50,8 @@ std::size_t BytesOf(const GrammarSpec& spec) {
   return bytes;
 }
 
-// Of the trees that texts are parsed into, at most: a value of JSON has two bytes and more, a part
-// of an expression one.
+// The most bytes of the trees that texts are parsed into: a value of JSON has two bytes and more, a
+// part of an expression one.
 std::size_t ParsedBytesOf(const GrammarSpec& spec) {
   const bool json = spec.kind == GrammarSpec::Kind::kJsonSchema;
   std::size_t bytes = spec.text.size() * (json ? sizeof(Json) / 2 : sizeof(Expression));

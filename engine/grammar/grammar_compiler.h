@@ -23,7 +23,7 @@ class GrammarCompiler {
   // Errors with GrammarSpec::field: InvalidArgument or Unimplemented, what is wrong with it;
   // ResourceExhausted: the grammars of other answers hold all that there is for them.
   Result<std::shared_ptr<const CompiledGrammar>> Compile(const GrammarSpec& spec);
-  // What was compiled before and is still kept; nullptr: nothing. Takes no time.
+  // Returns the grammar if it was compiled before and is still kept; else nullptr. Takes no time.
   std::shared_ptr<const CompiledGrammar> FindCompiled(const GrammarSpec& spec);
   GrammarStats Stats() const;
 
@@ -52,7 +52,7 @@ class GrammarCompiler {
   const int vocab_size_;
   const GrammarLimits limits_;
   const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
-  // Of all compiled grammars, kept or used.
+  // The bytes of all compiled grammars, kept or used.
   const std::shared_ptr<HeldBytes::Total> held_ = std::make_shared<HeldBytes::Total>(0);
   base::Mutex vocabulary_mutex_;  // held while the index is made
   std::shared_ptr<const VocabularyIndex> vocabulary_ GUARDED_BY(vocabulary_mutex_);

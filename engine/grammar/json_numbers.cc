@@ -56,7 +56,7 @@ Dfa Multiples(std::int64_t by) {
   return out;
 }
 
-// What is behind the digits before the point: nothing, or a point and digits, whose value compares
+// The text behind the digits before the point: nothing, or a point and digits, whose value compares
 // with that of `digits` (without zeros at the end).
 enum class Than { kNotLess, kMore, kNotMore, kLess };
 Nfa Fraction(std::string_view digits, Than than) {

@@ -87,7 +87,7 @@ class ObjectBuilder {
     return OkStatus();
   }
 
-  // What holds for a property of that name, from all that speaks of it.
+  // Returns the schema of a property of that name, from all keywords that apply to it.
   Json SchemaOf(const std::string& name, const Json* own) const {
     Json::Array all;
     if (own != nullptr) all.push_back(*own);
@@ -253,7 +253,7 @@ class ObjectBuilder {
     for (std::size_t came = 0; came < at.size() || (counted_ && came < limit); ++came) {
       RETURN_IF_ERROR(rules_.budget().Check(static_cast<std::size_t>(nfa_.num_states())));
       if (came >= at.size() || at[came] < 0) continue;
-      // What does not count goes round; what counts stops at the most there may be.
+      // Properties that are not counted loop; counted ones stop at the maximum.
       const bool round =
           (!counted_ && came > 0) || (s_.max_properties < 0 && came >= limit && came > 0);
       const int to = round ? at[came] : Behind(at, came + 1);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kItemsMax = 10'000;  // of minItems and maxItems
 constexpr int kCountedCharsMax = 256;
-// Of JSON in memory, for each byte of its text: a list of single digits takes most.
+// Bytes of JSON in memory for each byte of its text: a list of single digits takes most.
 constexpr std::size_t kJsonBytesOfByte = sizeof(Json) / 2;
 
 StringBounds StringBoundsOf(const MergedSchema& s) {

@@ -18,7 +18,7 @@ namespace thermocline::grammar {
 // Budget::Check.
 Result<Grammar> GrammarOfSchema(const Json& schema, Budget& budget);
 
-// How strings stand in a text that is no JSON.
+// The form of strings in a text that is no JSON.
 struct BareForm {
   std::vector<std::string> stops = {};   // what a string does not contain
   std::vector<std::string> except = {};  // strings that it is not

@@ -29,7 +29,7 @@ Result<std::string> PatternOfFormat(const std::string& format);
 // Contents within `bounds`. Lengths up to kLengthsMax. Errors as ParseRegex and PatternOfFormat.
 inline constexpr std::int64_t kLengthsMax = 4096;
 Result<Dfa> ContentOf(const StringBounds& bounds, Budget& budget);
-// What a pattern finds anywhere in a content.
+// Returns the contents in which a pattern finds a match anywhere.
 Result<Dfa> ContentOfPattern(const std::string& pattern, Budget& budget);
 // All but some contents: `without` are whole contents.
 Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budget);
@@ -41,10 +41,10 @@ void AddQuoted(const Dfa& content, int from, Nfa& nfa, int to);
 void AddEscaped(const Dfa& content, char quote, int from, Nfa& nfa, int to);
 // Any string.
 void AddAnyString(int from, Nfa& nfa, int to);
-// Of `min` to `max` characters (-1 = any number).
+// Adds a string of `min` to `max` characters (-1 = any number).
 void AddCountedString(int min, int max, int from, Nfa& nfa, int to);
-// Of `min` to `max` characters, however many (-1 = any number): `block` and `rest` are rules made
-// by MakeBlock and MakeRest.
+// Adds a string of `min` to `max` characters, however many (-1 = any number): `block` and `rest`
+// are rules made by MakeBlock and MakeRest.
 inline constexpr int kBlockChars = 256;
 struct BlockRules {
   int block, rest;

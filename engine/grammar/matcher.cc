@@ -257,7 +257,7 @@ int Matcher::Forced(std::span<int> out) {
       }
       goes_on = i + 1 == count && found.next > static_cast<std::uint32_t>(node) + 1;
     }
-    // What is sampled here may well be that longer token.
+    // The sampled token may well be that longer one.
     if (longest < 0 || goes_on) break;
     out[static_cast<std::size_t>(tokens++)] = longest;
     at = end;

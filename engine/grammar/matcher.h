@@ -36,11 +36,11 @@ class Matcher {
   // Goes on behind `token`. One that may not come leaves nothing that may.
   void Accept(int token);
   void Retract();
-  // Whether nothing can come behind the first `count` accepted tokens: the text is whole.
+  // True if nothing can come behind the first `count` accepted tokens: the text is whole.
   bool IsOver(std::size_t count) const { return history_[count].over; }
-  // Whether one of the first `count` accepted tokens was not allowed.
+  // True if one of the first `count` accepted tokens was not allowed.
   bool IsLost(std::size_t count) const { return history_[count].lost; }
-  // Whether the text may end here.
+  // True if the text may end here.
   bool complete() const { return history_.back().place.complete; }
   // The tokens of the text that must come, if there is only one for the next bytes: as many as are
   // likely to be sampled so. Returns how many of `out` it filled.

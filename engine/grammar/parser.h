@@ -1,4 +1,4 @@
-// Where a text stands in a grammar, byte by byte: every way to read it at once.
+// The state of a text in a grammar, byte by byte: every way to read it at once.
 //
 // An item is a state of the automaton and the frame of the rule it stands in. A frame is one use of
 // a rule, entered at one place of the text: whatever enters the same rule there shares it, so work
@@ -38,7 +38,7 @@ class Parser {
   // As Begin, at `state`, in a rule of which is not known who entered it: its end is `left`.
   void BeginAt(const Automaton& automaton, int state);
 
-  // What can be cut back to.
+  // A state to cut back to.
   struct Mark {
     std::size_t items, frames, links;
   };
@@ -98,7 +98,7 @@ class Parser {
     int next;
   };
   static_assert(sizeof(Item) + sizeof(Frame) + sizeof(Link) == kPlaceBytes);
-  // What is in the place that is made, once it is too much to look through.
+  // An entry of the place that is made, once there are too many to look through.
   struct Known {
     int kind, state, frame;  // kind: kItem, or the frame whose link it is
     std::uint32_t place = 0;

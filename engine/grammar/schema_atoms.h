@@ -18,7 +18,7 @@ inline constexpr std::string_view kOuterSchema = "thermocline_root";
 
 // InvalidArgument: a keyword is not what it must be.
 Status MalformedSchema(std::string_view keyword, std::string_view expected);
-// What `pointer` ("#/$defs/a") refers to; nullptr: nothing.
+// Returns the schema that `pointer` ("#/$defs/a") refers to; nullptr: there is none.
 const Json* FindReference(const Json& root, std::string_view pointer);
 
 // Thread-compatible. The schemas must live as long.

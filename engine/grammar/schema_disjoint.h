@@ -1,5 +1,5 @@
-// What can be told of schemas without making their automata: whether a value satisfies one, and
-// whether two share no value.
+// Decides about schemas without making their automata: whether a value satisfies one, and whether
+// two share no value.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace thermocline::grammar {
 // The types a schema takes; without `type` those that its keywords speak of, else all.
 std::vector<std::string> TypesOf(const MergedSchema& schema);
 
-// Whether a value of an enumeration satisfies all else that `schema` says. Unimplemented: a
+// True if a value of an enumeration satisfies all other keywords of `schema`. Unimplemented: a
 // composite value under keywords for its parts.
 Result<bool> Satisfies(const Json& value, const MergedSchema& schema, Budget& budget);
 

@@ -17,7 +17,7 @@ struct MergedSchema {
   std::vector<std::string> types;  // of the seven; empty = any
   bool has_enum = false;
   Json::Array enumeration;  // const is an enumeration of one
-  // Of each: the alternatives of one anyOf or oneOf.
+  // The alternatives of one anyOf or oneOf.
   struct Choice {
     bool one_of;
     Json::Array alternatives;

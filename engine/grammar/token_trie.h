@@ -48,7 +48,7 @@ class TokenTrie {
   std::vector<TrieNode> nodes_;
 };
 
-// What grammars need to know of a vocabulary. Immutable; shared by all grammars of a model.
+// The facts of a vocabulary that grammars need. Immutable; shared by all grammars of a model.
 class VocabularyIndex {
  public:
   // `vocab_size`: logits of the model, at least as many as the vocabulary has tokens.
@@ -58,7 +58,7 @@ class VocabularyIndex {
   const std::string& bytes(int token) const { return bytes_[token]; }
   int depth_max() const { return depth_max_; }  // bytes of the longest token
   bool is_end(int token) const { return is_end_[token]; }
-  // Whether it is a token of the vocabulary: logits may be more.
+  // True for tokens of the vocabulary: there may be more logits.
   bool is_known(int token) const { return !names_[token].empty(); }
   const std::vector<int>& ends() const { return ends_; }
   // Tokens with the bytes of `token`, which stands for them; itself not included.

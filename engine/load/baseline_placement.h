@@ -9,7 +9,7 @@
 
 namespace thermocline::load {
 
-// Whether `placement` names a baseline instead of a file: "random", neurons that are drawn, or
+// True if `placement` names a baseline instead of a file: "random", neurons that are drawn, or
 // "naive", all of the first layers, as layers are offloaded.
 bool IsBaseline(std::string_view placement);
 

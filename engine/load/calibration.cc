@@ -174,7 +174,7 @@ Processor Derive(const model::LayerWeights& w, const Passes& p, double neurons) 
   const auto rate = [&](double bytes, double seconds) { return bytes / std::max(kLeast, seconds); };
   const double row_s =
       std::max(kLeast, p.many.seconds - p.some.seconds) / std::max(1.0, p.many.live - p.some.live);
-  // What the sum over rows takes however few they are.
+  // The time of the sum over rows that does not depend on their number.
   const double sum_s = std::max(0.0, p.some.seconds - p.decided.seconds - row_s * p.some.live);
   Processor out;
   out.rows_bytes_per_s = rest / row_s;

@@ -1,4 +1,4 @@
-// What this machine can do with a model's types and shapes, for placement: two seconds of
+// Measures the speed of this machine with a model's types and shapes, for placement: two seconds of
 // measuring, remembered by machine and model.
 #pragma once
 
@@ -15,14 +15,14 @@ namespace thermocline::load {
 struct CalibrationOptions {
   NetworkTypes types = {};
   const kernels::OpTable* ops = nullptr;
-  // Of a second partition of the CPU as the hot side; 0: there is none, and its figures mean
-  // nothing.
+  // The threads of each side, with a second partition of the CPU as the hot side; hot_threads 0:
+  // there is none, and its figures mean nothing.
   int cold_threads = 1, hot_threads = 1;
   std::size_t network_bytes = 0;  // of the model: smaller ones may lie in caches
   double seconds = 2;
 };
 
-// Of a layer where its fixed cost is measured.
+// The neurons of a layer where its fixed cost is measured.
 inline constexpr int kFewNeurons = 64;
 // One side's seconds of a layer, and its live neurons.
 struct Side {
@@ -33,7 +33,7 @@ struct Side {
 struct Passes {
   Side few, decided, some, many, predicting, whole = {0, 0};
 };
-// What a side's passes say of its speeds, but dense_bytes_per_s.
+// Computes a side's speeds from its passes, except dense_bytes_per_s.
 placement::Processor Derive(const model::LayerWeights& w, const Passes& passes, double neurons);
 
 // Speeds of both sides while both work, their waits for each other, and their memory's copies;

@@ -104,7 +104,7 @@ class DeviceRig {
     ASSIGN_OR_RETURN(const double all, timed.Measure(seconds));
     return all / layers();
   }
-  // Of the first layer.
+  // The live neurons of the first layer.
   Result<int> Live(ffn::FfnPolicy policy) {
     RETURN_IF_ERROR(SetPolicy(policy));
     RETURN_IF_ERROR(ffn_.Find(0, policy.mode, {hidden_, hidden_.x, 1}));

@@ -1,5 +1,5 @@
-// What a device can do with a model's types and shapes, for placement: as load/calibration.h, in
-// two seconds on weights that mean nothing.
+// Measures the speed of a device with a model's types and shapes, for placement: as
+// load/calibration.h, in two seconds on arbitrary weights.
 #pragma once
 
 #include "engine/device/device.h"

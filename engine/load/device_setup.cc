@@ -79,7 +79,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
     if (predictors != nullptr) RETURN_IF_ERROR(KeepColdPredictors());
   }
   on_device->Uploaded();
-  // Of the open file only the tensors are of use.
+  // Only the tensors of the open file are of use.
   file->vocabulary = {};
   file->metadata = Json::Object();
   gpu = std::move(on);

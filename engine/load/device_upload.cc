@@ -6,7 +6,7 @@
 namespace thermocline::load {
 namespace {
 
-// What the device holds of a layer.
+// The parts of a layer that the device holds.
 model::LayerParts PartsOf(const gpu::DeviceLayer& layer) {
   const bool network = layer.neurons > 0;
   return {.attention = layer.home, .deciding = network, .rest = network, .predictor = false};

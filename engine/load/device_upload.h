@@ -12,7 +12,7 @@ namespace thermocline::load {
 Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on,
                      const std::function<void(double)>& on_progress);
 
-// Whether the host has rows of the layer's neurons, in memory or on flash.
+// True if the host has rows of the layer's neurons, in memory or on flash.
 bool HasRows(const model::LayerWeights& layer);
 
 // All that the device holds, from the file, for a device that lost it.

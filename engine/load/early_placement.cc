@@ -46,7 +46,7 @@ class EarlyPlanner {
         if (head && homes < layers) continue;
         ASSIGN_OR_RETURN(share, Measure(homes, head));
         if (share.bytes > budget) continue;
-        // Weights lie on one side or the other, but keys and values of a layer on the device are
+        // Weights lie on one side or the other, but K and V of a layer on the device are
         // planned for both: fewer layers there may fit.
         Status fits = CheckFits(share);
         if (fits.ok()) return share;
@@ -97,7 +97,7 @@ class EarlyPlanner {
     sizes.audits = audits;
     ASSIGN_OR_RETURN(const auto need,
                      out_.MeasureOnDevice(device_, PlacementOf(share, out_), sizes));
-    // Of all layers' predictors: no more of them will be there.
+    // `bytes` counts the predictors of all layers: no more of them will be there.
     const std::size_t alone =
         head && !file_.config.tie_word_embeddings ? out_.weights->output.weight.bytes() : 0;
     share.passing = std::max(passing_, alone);

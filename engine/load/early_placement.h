@@ -1,13 +1,12 @@
-// What a device that shares its memory with the CPU is given, decided before any weight is loaded:
-// so the host never loads what the device computes, and the memory that loading takes is the
-// plan's.
+// Plans the part of a device that shares its memory with the CPU, before any weight is loaded: so
+// the host never loads what the device computes, and the memory that loading takes is the plan's.
 #pragma once
 
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::load {
 
-// Whether the device's part can be decided before loading: its memory is the host's, nobody gave a
+// True if the device's part can be decided before loading: its memory is the host's, nobody gave a
 // placement, and no projection is turned while loading, which needs all of them on the host.
 bool CanPlaceEarly(const model::ModelFile& file, const ModelOptions& options,
                    const device::Device& device);

@@ -139,7 +139,7 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
     const bool sign = plan.sign || learnt([](const auto& layer) { return layer.sign.has_value(); });
     const bool low_rank =
         plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); });
-    // Where nothing is learnt, sign: it needs no training.
+    // Sign is used unless predictors are learnt: it needs no training.
     plan.shadow = low_rank && !sign ? FfnMode::kLowRank : FfnMode::kSign;
   }
   bool& loaded = plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign;
@@ -281,7 +281,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
   const int layers = file.config.num_hidden_layers;
   out->layers.resize(layers);
   std::unique_ptr<model::Weights> one;
-  // What memory does not hold of a layer is loaded for the moment.
+  // The part of a layer that memory does not hold is loaded for the moment.
   const auto source = [&](bool rest) -> predictor::LayerSource {
     return [&, rest](int layer) -> Result<const model::LayerWeights*> {
       const model::LayerWeights& held = weights.layers[layer];

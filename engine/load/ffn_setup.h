@@ -39,7 +39,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
 // Without the shadow, and the predictor that is loaded for it. Requires: shadow_alone.
 void DropShadow(FfnPlan& plan);
 
-// Whether what is predicted may be audited: then predictors have down_norms.
+// True if predictions may be audited: then predictors have down_norms.
 bool Audits(const FfnPlan& plan, const FfnOptions& options);
 
 // Bytes that the predictors of the plan will take, audits with them.
@@ -59,7 +59,7 @@ Result<std::unique_ptr<ffn::ExpertNetworks>> LoadExpertNetworks(const model::Mod
                                                                 const FfnOptions& options,
                                                                 base::WorkerPool& pool);
 
-// Whether a layer can run `mode` with what is loaded; the reason if not.
+// Checks that a layer can run `mode` with the loaded weights; the error is the reason.
 Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::LayerWeights& layer,
               const predictor::LayerPredictors* predictors);
 

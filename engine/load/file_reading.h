@@ -1,4 +1,4 @@
-// How a model's file is read while it loads: through the page cache, or around it.
+// The ways to read a model's file while it loads: through the page cache, or around it.
 #pragma once
 
 #include <string>

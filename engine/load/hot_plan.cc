@@ -25,12 +25,12 @@ placement::Reading ReadingOf(FfnMode mode) {
   return mode == FfnMode::kDense ? placement::Reading::kDense : placement::Reading::kExact;
 }
 
-// What measuring may take beside a loaded model.
+// The memory that measuring may take beside a loaded model.
 std::size_t RoomIn(const MemoryPlan& plan) {
   return plan.budget > plan.total() ? plan.budget - plan.total() : 0;
 }
 
-// What planning needs to know of a model.
+// The data of a model that planning needs.
 struct Subject {
   std::string hash;
   predictor::SideCar side_car;
@@ -94,7 +94,7 @@ std::vector<int> ByUse(int neurons, const Subject& subject, std::size_t layer) {
   return ids;
 }
 
-// Of the activations that were counted, the share of hot ones.
+// The share of hot neurons in the counted activations.
 double ActiveShare(const Subject& subject, const ffn::NeuronIds& hot) {
   double of_hot = 0, all = 0;
   for (std::size_t l = 0; subject.counted() && l < hot.size(); ++l) {
@@ -200,7 +200,7 @@ Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, cons
   return NoRoom(m, least, budget);
 }
 
-// Blocks of keys and values that the host's pool will have.
+// Blocks of K and V that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
   if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
   return static_cast<int>(options.sizes.kv_bytes(m.config, context, /*whole=*/true) /
@@ -286,7 +286,7 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
     base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
   }
   if (!m.weights->has_down_rows()) return WholeLayers(m, gpu, sizes, machine.hot_bytes);
-  // What is in memory was planned before: here only the sides are chosen.
+  // The use of memory was planned before: here only the sides are chosen.
   if (!machine.unified) machine.memory_bytes = std::int64_t{1} << 50;
   return FitNeurons(file, m, gpu, std::move(machine), subject, sizes,
                     baseline ? placement : std::string_view());
@@ -297,7 +297,7 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
 Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out) {
   ASSIGN_OR_RETURN(Chosen chosen, PlanDevice(file, options, out, gpu, sizes));
-  // What more neurons could have is not for a shadow that nobody asked for by name.
+  // A shadow that was not requested by name takes no memory that more neurons could have.
   if (out.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto &&
       chosen.shares(out.config.intermediate_size)) {
     base::LogInfo("no predictor is audited in the shadow: not all neurons fit on the GPU");
@@ -317,7 +317,7 @@ Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOption
                                   const LoadedModel& m) {
   ASSIGN_OR_RETURN(auto studied, Study(file, options, nullptr, m));
   auto& [subject, machine] = studied;
-  // What is in memory was planned before: here only the sides are chosen.
+  // The use of memory was planned before: here only the sides are chosen.
   machine.memory_bytes = std::int64_t{1} << 50;
   const std::string& path = options.model.hot.placement;
   if (!subject.counted() && path.empty()) {
@@ -356,7 +356,7 @@ Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& op
   ASSIGN_OR_RETURN(auto studied, Study(file, options, device, m));
   auto& [subject, machine] = studied;
   AsForExperts(machine);
-  // What is in memory was planned before: here only the sides are chosen.
+  // The use of memory was planned before: here only the sides are chosen.
   machine.memory_bytes = std::int64_t{1} << 50;
   if (!subject.counted() && options.model.hot.placement.empty()) {
     base::LogWarning(m.path,

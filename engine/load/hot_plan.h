@@ -15,7 +15,7 @@ struct Chosen {
   bool any_hot() const {
     return std::any_of(hot.begin(), hot.end(), [](const auto& layer) { return !layer.empty(); });
   }
-  // Whether some of the model's neurons are not hot; F = `neurons`.
+  // True if some of the model's neurons are not hot; F = `neurons`.
   bool shares(int neurons) const {
     return std::any_of(hot.begin(), hot.end(),
                        [neurons](const auto& layer) { return base::IntSize(layer) < neurons; });
@@ -27,7 +27,7 @@ struct Chosen {
 Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
                                                    const std::string& side_car);
 
-// What a device's memory will be shared out for.
+// The sizes that a device's memory will be shared out for.
 DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& model);
 // ResourceExhausted: the least takes `bytes`, and `budget` may be used.
 Status NoRoom(const LoadedModel& model, std::size_t bytes, std::int64_t budget);
@@ -37,7 +37,7 @@ Status NoRoom(const LoadedModel& model, std::size_t bytes, std::int64_t budget);
 Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out);
 
-// Of a mixture the experts for `device`, or for a second partition of the CPU (null).
+// Chooses a mixture's experts for `device`, or for a second partition of the CPU (null).
 // ResourceExhausted if a GPU has no room for one.
 Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
                              device::Device* device, const LoadedModel& model);

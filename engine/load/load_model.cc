@@ -116,7 +116,8 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   return OkStatus();
 }
 
-// What is left out must have been there: else a measurement would compare a thing with itself.
+// Checks that the ablated parts were there: otherwise a measurement would compare a thing with
+// itself.
 Status CheckAblation(const LoadedModel& model) {
   const Ablation& ablation = model.ablation;
   const auto any = [&](const auto& is) {
@@ -203,8 +204,8 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
-// Where there is one memory the CPU computes all experts; layers that a GPU has no kernels for are
-// the CPU's, and so are those of mode inputs.
+// With one memory the CPU computes all experts; layers that a GPU has no kernels for are the CPU's,
+// and so are those of mode inputs.
 Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config, Accelerator& gpu) {
   const HotOptions& hot = options.hot;
   if (!gpu.ok()) return OkStatus();
@@ -241,7 +242,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
-  // A GPU's keys and values are no memory that is taken as it is used.
+  // A GPU's K and V are no memory that is taken as it is used.
   if (gpu.ok()) sizes.context_default_max = std::min(sizes.context_default_max, kContextDefault);
   ASSIGN_OR_RETURN(options.model.context_length,
                    ChooseContext({.file = file,

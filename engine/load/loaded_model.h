@@ -34,11 +34,12 @@ struct LoadOptions {
   std::function<void(double)> on_progress = {};
 };
 
-// What a device's memory is shared out for, beside weights: of every later transformer and cache.
+// The sizes that a device's memory is shared out for, beside weights: those of every later
+// transformer and cache.
 struct DeviceSizes {
   int tokens_max = 64;     // T of one step
   int context_length = 0;  // tokens of a sequence
-  int kv_blocks = 0;       // of the pool of keys and values; 0: one sequence's
+  int kv_blocks = 0;       // of the pool of K and V; 0: one sequence's
   // Scratch of attention: for enough tokens at once to fill a device, not for all of a long
   // context's prompt.
   std::size_t attention_bytes = std::size_t{64} << 20;
@@ -59,7 +60,8 @@ struct LoadedModel {
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;
   MemoryPlan memory;
-  // What memory does not hold; null: it holds all. Changed by the decode thread alone.
+  // The part of the model that memory does not hold; null: it holds all. Changed by the decode
+  // thread alone.
   std::unique_ptr<store::NeuronStore> flash;
   std::unique_ptr<store::LayerStream> stream;
   std::unique_ptr<predictor::Predictors> predictors;  // of the cold side, where there are two
@@ -71,7 +73,8 @@ struct LoadedModel {
   std::unique_ptr<ffn::ExpertNetworks> expert_networks;  // null: experts are computed whole
   int hot_threads = 0;                                   // of a hot side on the CPU
   HotStats hot;                                          // as planned: no counts
-  // What is at home on a device; null: nothing. The device is used by the decode thread alone.
+  // The part of the model at home on a device; null: nothing. The device is used by the decode
+  // thread alone.
   std::unique_ptr<device::Device> gpu;
   std::unique_ptr<gpu::DeviceModel> device;
   std::unique_ptr<gpu::DeviceForward> device_forward;
@@ -95,14 +98,14 @@ struct LoadedModel {
   int step_tokens_max = 64;  // T of one call: WorkSizes', or what was chosen
   std::string hash;          // model::Fingerprint; "" if nothing needed it
 
-  // Of neurons, or of experts.
+  // The shape of a trace of neurons, or of experts.
   store::TraceWriter::Shape trace_shape() const {
     return {config.num_hidden_layers, config.units_per_layer(), hash};
   }
   // Figures of the flash tier; zeros without one. Decode thread only.
   FlashCounters flash_counters() const;
 
-  // Whether what is predicted may be audited.
+  // True if predictions may be audited.
   bool audits() const;
   // Gives up the predictor of a shadow. Requires: shadow_alone.
   void DropShadow();
@@ -115,8 +118,8 @@ struct LoadedModel {
   // need. Requires: split.
   Status KeepColdPredictors();
 
-  // What the hot tier has done. Decode thread only. The second allocates nothing: `stats` is what
-  // an earlier call gave.
+  // The counters of the hot tier. Decode thread only. The second allocates nothing: `stats` is the
+  // result of an earlier call.
   HotStats hot_stats(const exec::Transformer& transformer) const;
   void UpdateHotStats(const exec::Transformer& transformer, HotStats& stats) const;
 
@@ -135,7 +138,7 @@ struct LoadedModel {
   // Bytes of the device's memory that such a placement takes, so that it can be planned; nothing is
   // allocated there. InvalidArgument for a placement that cannot be.
   struct DeviceBytes {
-    std::size_t weights, work;  // work: keys and values, and scratch
+    std::size_t weights, work;  // work: K and V, and scratch
   };
   Result<DeviceBytes> MeasureOnDevice(device::Device& on, gpu::DevicePlacement placement,
                                       const DeviceSizes& sizes) const;

@@ -17,12 +17,12 @@
 namespace thermocline::load {
 namespace {
 
-// What libraries, threads, queues and the heap's own losses take beside what is counted: measured
-// as 11 to 19 MiB with the daemon under load.
+// The memory of libraries, threads, queues and the heap's own losses, which no line counts:
+// measured as 11 to 19 MiB with the daemon under load.
 constexpr std::size_t kMargin = std::size_t{32} << 20;
 constexpr std::size_t kReadAlignment = 4096;
-// What reads that are under way may take of the networks' bytes, and what they come down to for
-// that, in this order.
+// The share of the networks' bytes that reads under way may take, and the least size and number to
+// which reads are cut for it, in this order.
 constexpr double kReadsShareMax = 0.04;
 constexpr std::uint32_t kReadBytesMin = 16 << 10;
 constexpr int kReadsMin = 8;
@@ -129,7 +129,7 @@ class Planner {
   }
 
  private:
-  // What is in memory whatever comes from flash; layers bring attention along.
+  // The memory that is needed whatever comes from flash; layers bring attention along.
   MemoryPlan Fixed(MemoryPlan::Tier tier, bool deciding_held = true) const {
     MemoryPlan plan;
     plan.tier = tier;
@@ -193,7 +193,7 @@ class Planner {
     while (!fits() && plan.reads > kReadsMin) plan.reads /= 2;
   }
 
-  // Nothing if it does not fit.
+  // The plan with neurons on flash; nullopt: it does not fit.
   std::optional<MemoryPlan> NeuronPlan(const store::BundleIndex& index, bool deciding_held) const {
     const std::size_t slot = store::NeuronStore::SlotBytes(index.layout, deciding_held);
     const std::size_t stage = S(index.intermediate_size) * slot;
@@ -230,11 +230,12 @@ class Planner {
   std::size_t budget_ = 0;
 };
 
-// What the program and others may take between the choice of a context and the plan, which asks the
-// system again: without it a context that just fits would be refused then.
+// The memory that the program and others may take between the choice of a context and the plan,
+// which asks the system again: without it a context that just fits would be refused then.
 std::size_t TakenMeanwhile(const MemoryPlan& plan) { return (4 << 20) + plan.total() / 64; }
 
-// Whether sequences of `context` tokens fit, and what takes drafts ahead, if there may be any.
+// True if sequences of `context` tokens fit, with the transformer that drafts ahead, if there may
+// be one.
 bool ContextFits(const MemoryNeeds& needs, ModelSizes sizes, int context) {
   ModelOptions options = needs.options;
   options.context_length = context;

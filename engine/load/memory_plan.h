@@ -1,5 +1,4 @@
-// What of a model is held in memory, and what comes from flash, so that the whole process keeps
-// within a budget.
+// Divides a model between memory and flash, so that the whole process keeps within a budget.
 #pragma once
 
 #include <functional>
@@ -14,16 +13,17 @@
 
 namespace thermocline::load {
 
-// What a second transformer over the same weights takes, which drafts while the first one verifies.
+// The sizes of a second transformer over the same weights, which drafts while the first one
+// verifies.
 struct AheadSizes {
   int tokens_max = 0;     // T of one step, with their logits; 0: there is none
   int threads = 0;        // of its own; 0: as many as the first has
   bool required = false;  // false: left out where it does not fit
-  // Beside its buffers and a sampler: keys and values, distributions.
+  // Beside its buffers and a sampler: K and V, distributions.
   std::function<std::size_t(const model::ModelConfig&)> bytes = {};
 };
 
-// What requests' grammars take, in bytes.
+// The memory of requests' grammars, in bytes.
 struct GrammarSizes {
   std::size_t least = 0, most = 0;  // the plan chooses; most = 0: there are none
   std::size_t of_token = 0;         // of the vocabulary, beside it
@@ -32,7 +32,7 @@ struct GrammarSizes {
 // Tokens of a sequence where nobody says how many, at most; servers take as many as fit.
 inline constexpr int kContextDefault = 8192;
 
-// What later transformers and caches take.
+// The sizes of later transformers and caches.
 struct WorkSizes {
   int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
   int logits_max = 1;   // tokens of one call whose logits may be asked for
@@ -59,7 +59,7 @@ struct MemoryPlan {
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
   bool ahead = false;                    // kMemory: WorkSizes::ahead is counted
-  // Of the line of grammars, what the vocabulary does not take, and the least of that.
+  // The part of the line of grammars that the vocabulary does not take, and its least value.
   std::size_t grammars = 0, grammars_least = 0;
 
   struct Line {
@@ -71,7 +71,7 @@ struct MemoryPlan {
   std::size_t given_back = 0;  // of the lines, once the model was loaded
 
   std::size_t total() const;
-  // What the budget leaves while the model loads: grammars come later.
+  // The bytes that the budget leaves while the model loads: grammars come later.
   std::size_t RoomWhileLoading() const;
   // Adds a line for what stays, at the cost of grammars where nothing else is left. False: it does
   // not fit, and nothing is taken.
@@ -81,7 +81,7 @@ struct MemoryPlan {
   std::string Table() const;
 };
 
-// What a device that shares the host's memory has, so that the host does not hold it.
+// The part of a model on a device that shares the host's memory, which the host does not hold.
 struct DeviceShare {
   int home_layers = 0;      // the first ones: their attention
   bool head = false;        // if it is another matrix than the embedding
@@ -93,7 +93,7 @@ struct DeviceShare {
   std::vector<std::vector<int>> hot = {};
 
   bool beside_flash() const { return !hot.empty(); }
-  // What of `wanted` the host holds.
+  // The parts of `wanted` that the host holds.
   model::LayerParts HostParts(int layer, model::LayerParts wanted) const {
     if (layer >= home_layers) return wanted;
     wanted.attention = false;

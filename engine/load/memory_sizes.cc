@@ -39,7 +39,8 @@ Result<ModelSizes> MeasureModel(const MemoryNeeds& n) {
   return sizes;
 }
 
-// Of the side-car's predictors, or, where the model's file brings its own, a guess from above.
+// The largest rank of the side-car's predictors, or, where the model's file brings its own, a guess
+// from above.
 int LargestRank(const MemoryNeeds& n) {
   if (!n.ffn.side_car.has_value()) return n.file.config.hidden_size;
   int rank = 0;
@@ -48,7 +49,7 @@ int LargestRank(const MemoryNeeds& n) {
   return rank;
 }
 
-// Of both ends of a hot tier, should there be one.
+// The bytes of both ends of a hot tier, should there be one.
 std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
   const HotOptions& hot = n.options.hot;
   const bool device = hot.device == HotDevice::kCuda ||
@@ -80,7 +81,7 @@ ffn::FfnSizes FfnSizesOf(const MemoryNeeds& n, int tokens_max, int threads) {
           .expert_rows = n.ffn.expert_rows};
 }
 
-// Of a transformer and one sequence's sampler.
+// The bytes of a transformer and one sequence's sampler.
 std::size_t TransformerBytes(const MemoryNeeds& n, const ffn::FfnSizes& ffn, int logits_max) {
   const nn::Workspace::Params sizes{.config = n.file.config,
                                     .tokens_max = ffn.tokens_max,

@@ -1,5 +1,5 @@
-// What each part of a model takes of the host's memory, before anything is allocated: what a plan
-// of memory (memory_plan.h) adds up.
+// The host memory of each part of a model, computed before anything is allocated: the terms of a
+// plan of memory (memory_plan.h).
 #pragma once
 
 #include <vector>
@@ -17,14 +17,15 @@ struct ModelSizes {
   std::size_t networks() const { return deciding + rests; }
 };
 
-// Of the model, its predictors, its KV cache and this process as it is. Errors of the model's file.
+// The sizes of the model, its predictors, its KV cache and this process as it is. Errors of the
+// model's file.
 Result<ModelSizes> SizesOf(const MemoryNeeds& needs);
 
 // Tokens of a sequence: as asked for, or the default.
 int ContextLength(const MemoryNeeds& needs);
 // Buffers of a step, with the samplers of sequences that share it and the ends of a hot tier.
 std::size_t BufferBytes(const MemoryNeeds& needs, MemoryPlan::Tier tier, bool deciding_held);
-// Of the second transformer that drafts ahead.
+// The bytes of the second transformer that drafts ahead.
 std::size_t AheadBytes(const MemoryNeeds& needs);
 std::size_t KvBytes(const MemoryNeeds& needs);
 

@@ -1,4 +1,4 @@
-// How a plan of memory adds up, and how it is shown.
+// The sums of a plan of memory, and its table.
 #include <cstdio>
 
 #include "engine/base/strings.h"

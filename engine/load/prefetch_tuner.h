@@ -1,5 +1,6 @@
-// How far ahead weights are asked for while a token is decoded: what helps one processor's memory
-// (1.2 to 2.3 times the speed on one that reads 67 GB/s) slows another's, so it is measured.
+// Tunes how far ahead weights are asked for while a token is decoded: the distance that helps one
+// processor's memory (1.2 to 2.3 times the speed on one that reads 67 GB/s) slows another's, so it
+// is measured.
 #pragma once
 
 #include "engine/base/worker_pool.h"

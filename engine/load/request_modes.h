@@ -6,7 +6,7 @@
 
 namespace thermocline::load {
 
-// How the decoded tokens of a request are computed.
+// The modes in which the decoded tokens of a request are computed.
 struct RequestModes {
   std::vector<FfnMode> layers;  // [L]
   int input_point = -1;         // as FfnPolicy

@@ -12,7 +12,7 @@
 
 namespace thermocline::load {
 
-// What calibration measures: shares of the neurons that are live, where rows are chosen.
+// The points that calibration measures: shares of the neurons that are live, where rows are chosen.
 inline constexpr double kLiveFew = 0.03, kLiveMany = 0.25;
 inline constexpr float kNothingLive = 1e30F;  // |act(gate)| at least
 

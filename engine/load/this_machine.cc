@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kReadBytes = 8 << 10;  // about a neuron at four bits
 
-// Of the first layer that has experts.
+// Describes the experts of the first layer that has some.
 Status DescribeExperts(const model::Weights& weights, int hidden_size, CalibrationOptions& out) {
   for (const model::LayerWeights& l : weights.layers) {
     const model::ExpertWeights& e = l.experts;
@@ -40,7 +40,7 @@ model::ModelConfig DenseLike(const model::ModelConfig& config) {
   return out;
 }
 
-// What the model's matrices are in memory, and how much its networks take.
+// Describes the model's matrices as they are in memory, and the bytes of its networks.
 Status Describe(const model::ModelFile& file, CalibrationOptions& out) {
   model::Weights weights;
   const model::LoadWeightsOptions load;

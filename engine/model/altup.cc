@@ -1,4 +1,4 @@
-// What files say of AltUp (model/altup.h), in both formats.
+// Reads the fields of AltUp (model/altup.h), in both formats.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace thermocline::model {
 namespace {
 
-// Where a file does not say: a twentieth of the neurons of the first ten layers.
+// The default, where a file gives none: a twentieth of the neurons of the first ten layers.
 // Source: transformers' Gemma3nTextConfig.
 constexpr int kCutLayers = 10;
 constexpr double kCutShare = 0.95;

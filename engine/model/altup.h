@@ -1,4 +1,4 @@
-// What Gemma 3n adds to a transformer, as data.
+// The parts that Gemma 3n adds to a transformer, as data.
 //
 // AltUp: a token has N streams s_0 .. s_{N-1} of D numbers. A layer predicts them all from each
 // other, computes s_0 alone, and corrects the others by what it changed. Laurel: a product of low

@@ -1,4 +1,5 @@
-// What sets the model families apart, as data: the one transformer (exec/transformer.h) reads it.
+// The differences between model families, as data: the one transformer (exec/transformer.h) reads
+// them.
 //
 //   sequential block:  x += attention(norm1(x));  x += ffn(norm2(x))
 //   parallel block:    x += attention(norm1(x)) + ffn(norm(x)), norm = norm1, or a second norm
@@ -18,18 +19,19 @@ namespace thermocline::model {
 
 enum class Norm { kRms, kLayer };
 enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
-// Of queries, keys and values. kAlone: every layer has it, attention's output need not have one.
+// The bias of Q, K and V. kAlone: every layer has it, attention's output need not have one.
 // kWithOutput: a layer that has it has one of attention's output too, or the file is of another
 // family. kOptional: either.
 enum class QkvBias { kAlone, kWithOutput, kOptional };
-// Where the norms of attention and feed-forward network are: of what they read, of what they give.
+// The place of the norms of attention and feed-forward network: before, on their inputs; after, on
+// their outputs.
 enum class NormPlace { kBefore, kAfter, kBoth };
 // With a window, the layers that have it: of each period of layers the first, all but the first, or
 // all but the last.
 enum class WindowPlace { kFirst, kButFirst, kButLast };
 using thermocline::Activation;
 
-// Whether most of its values are zero, not just small.
+// True if most of its values are zero, not just small.
 inline constexpr bool HasTrueZeros(Activation activation) {
   return activation == Activation::kRelu || activation == Activation::kFatRelu ||
          activation == Activation::kDRelu || activation == Activation::kRelu2;
@@ -71,10 +73,10 @@ struct Architecture {
   double window_theta;        // theta of layers with a window, where the file does not say; 0: same
   NormPlace norm_place;
   bool sub_norms;  // norms of what attention's output and down read (BitNet)
-  // What Hugging Face calls post_attention_layernorm is the norm of what attention gives.
+  // True if Hugging Face's post_attention_layernorm is the norm of attention's output.
   bool hf_norm_after_attention;
   bool latent;  // attention is latent (model/latent_attention.h)
-  // Of mixtures, where the file does not say.
+  // The defaults of mixtures, where the file does not say.
   RouterConfig router = {};
   bool shared_gated = false;
 };

@@ -24,7 +24,7 @@ class ByteReader {
 
   std::uint64_t position() const { return position_; }
   std::uint64_t remaining() const { return size_ - position_; }
-  // Of the file, which this names; OK if the last read of it gave all.
+  // The error of the last read of the file, which it names; OK if that gave all.
   const Status& read_error() const { return read_error_; }
 
   // DataLoss naming `what` and the position when the bytes end before it does; errors as

@@ -16,7 +16,8 @@ struct Turn {
   HeadOrder order = {};   // of the turned rows
   std::int64_t rows = 0;  // of each that are taken
 };
-// Of the stored type where its elements stand alone, else f32. Requires: a type that can be read.
+// The turned tensor: of the stored type where its elements stand alone, else f32. Requires: a type
+// that can be read.
 TensorInfo TurnedTensor(const ModelFile& model, const Turn& turn);
 
 // Elements first, first + step, ... of each row of `stored`, cols of them. Requires: a type whose

@@ -8,10 +8,10 @@
 
 namespace thermocline::model {
 
-// Whether TurnDown may be called: FailedPrecondition says why not (a type without a sum over rows,
-// weights that are not in memory, or rows already).
+// Checks that TurnDown may be called: FailedPrecondition says why not (a type without a sum over
+// rows, weights that are not in memory, or rows already).
 Status CanTurnDown(const LayerWeights& layer);
-// Whether every weight keeps its value: not in quantised types, whose blocks then lie along other
+// True if every weight keeps its value: not in quantised types, whose blocks then lie along other
 // weights and are rounded once more.
 bool TurnsDownExactly(const LayerWeights& layer);
 

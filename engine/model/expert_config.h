@@ -7,14 +7,14 @@
 
 namespace thermocline::model {
 
-// What makes weights of a router's logits.
+// The function that turns a router's logits into weights.
 enum class Gating {
   kSoftmax,          // over all experts
   kSigmoid,          // of each
   kSoftmaxOfChosen,  // over those chosen, by their logits
 };
 
-// What a group of experts counts, where experts are chosen from the best groups.
+// The score of a group of experts, where experts are chosen from the best groups.
 enum class GroupScore { kMax, kTopTwo };
 
 struct RouterConfig {

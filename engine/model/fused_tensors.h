@@ -12,7 +12,7 @@ bool IsGateUp(const TensorInfo& tensor);
 // The two, "ffn_gate*" and "ffn_up*". InvalidArgument: an odd number of rows.
 Result<std::vector<TensorInfo>> SplitGateUp(const TensorInfo& tensor);
 
-// Whether q, k and v are one below the other in one tensor of a Hugging Face folder.
+// True if q, k and v are one below the other in one tensor of a Hugging Face folder.
 bool IsFusedRows(const TensorInfo& tensor);
 // "attn_q", "attn_k" and "attn_v" of "attn_qkv*": rows of q, then k, then v; Persimmon's has them
 // head by head, as its checkpoints do. InvalidArgument: another number of rows.

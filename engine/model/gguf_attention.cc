@@ -9,7 +9,7 @@
 namespace thermocline::model {
 namespace {
 
-// What MiniCPM's first files do not say. Source: its 2B model.
+// The scales that MiniCPM's first files leave out. Source: its 2B model.
 struct Scales {
   double embedding = 1, residual = 1, logit_divisor = 1;
 };
@@ -66,7 +66,7 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
   ASSIGN_OR_RETURN(const double logits, keys.Double(prefix + "logit_scale", absent.logit_divisor));
   if (logits == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
   c.logit_scale = c.architecture->logits_times_scale ? logits : 1 / logits;
-  // What llama.cpp takes where a file of Gemma 2 or 3n does not say.
+  // The defaults of llama.cpp where a file of Gemma 2 or 3n does not say.
   const bool capped = c.architecture->name == "gemma2",
              logits_capped = capped || c.architecture->altup;
   ASSIGN_OR_RETURN(c.attention_cap,

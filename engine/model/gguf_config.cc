@@ -102,7 +102,7 @@ bool IsGlmFlash(const ModelFile& model, const ModelConfig& c) {
          embedding->rows == 154880;
 }
 
-// Where the shared expert's size is not said, its tensor says it.
+// Reads the experts. The shared expert's size comes from its tensor where no key gives it.
 Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
                    ModelConfig& c) {
   ExpertConfig& e = c.experts;
@@ -169,7 +169,7 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
   return OkStatus();
 }
 
-// What families' files may say and we do not compute.
+// Refuses the variants that families' files may name and we do not compute.
 Status RefuseKeys(const Keys& keys, const std::string& prefix) {
   ASSIGN_OR_RETURN(const bool parallel, keys.Bool(prefix + "use_parallel_residual", false));
   ASSIGN_OR_RETURN(const bool causal, keys.Bool(prefix + "attention.causal", true));

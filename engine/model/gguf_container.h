@@ -1,4 +1,4 @@
-// What a GGUF file holds, before its meaning.
+// The contents of a GGUF file, before its meaning.
 #pragma once
 
 #include <vector>

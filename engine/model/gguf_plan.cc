@@ -17,7 +17,7 @@ using kernels::DType;
 constexpr std::string_view kColumns = ".ffn_down.weight";
 constexpr std::string_view kRows = ".ffn_down_t.weight";
 
-// Of a layer's tensor; -1: it belongs to none.
+// The layer of a tensor; -1: it belongs to none.
 int LayerOf(std::string_view name) {
   constexpr std::string_view kPrefix = "blk.";
   if (!name.starts_with(kPrefix)) return -1;
@@ -41,8 +41,8 @@ DType EdgeType(DType type) {
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
-// What every other matrix hangs on, or is added to: embeddings, head, what streams begin and end
-// with.
+// True for the matrices that every other one hangs on, or is added to: embeddings, head, what
+// streams begin and end with.
 bool IsEdge(std::string_view name) {
   for (const std::string_view edge :
        {"token_embd.weight", "output.weight", "altup_proj.weight", "altup_unembd_proj.weight",

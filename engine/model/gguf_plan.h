@@ -1,4 +1,4 @@
-// What WriteGguf makes of each tensor: its name, type and layout.
+// The plan of WriteGguf for each tensor: its name, type and layout.
 #pragma once
 
 #include "engine/model/gguf_writer.h"
@@ -14,8 +14,8 @@ struct PlannedTensor {
   std::int64_t cols() const { return transposed ? tensor->rows : tensor->cols; }
 };
 
-// Whether a tensor is f32 in every file: biases of all experts, and what chooses experts or
-// streams, which takes few bytes and decides much.
+// True if a tensor is f32 in every file: biases of all experts, and the tensors that choose experts
+// or streams, which take few bytes and decide much.
 bool StaysFloat(std::string_view tensor);
 
 // In the order of `model.tensors`, which must outlive it. Logs what an option would do better, or

@@ -98,7 +98,7 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
   return OkStatus();
 }
 
-// Of all columns of a tensor's matrices; empty: nothing is known of it.
+// The importance of all columns of a tensor's matrices; empty: nothing is known of it.
 Result<std::vector<float>> ImportanceOf(const GgufWriteOptions& options, const TensorInfo& tensor) {
   if (options.importance == nullptr || tensor.num_dims < 2) return std::vector<float>();
   return options.importance->Of(tensor.name, static_cast<int>(tensor.slabs),

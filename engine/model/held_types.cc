@@ -25,8 +25,8 @@ void ToQ4K(const std::uint8_t* block, std::uint8_t* q4k) {
   kernels::QuantizeQ4K(floats, q4k);
 }
 
-// Of a type's block the block that is held. Q4_K's own error is a third of what the types of
-// grids have.
+// The type that is held in memory for a type of files. Q4_K's own error is a third of that of the
+// types of grids.
 struct HeldType {
   int ggml_id;
   DType as;

@@ -37,7 +37,7 @@ Status ReadFloats(const ModelFile& model, const TensorInfo& tensor, std::int64_t
   return OkStatus();
 }
 
-// Of `rows` rows whose values `floats` gives.
+// A ternary tensor of `rows` rows whose values `floats` gives.
 TensorInfo Ternary(const TensorInfo& stored, std::int64_t rows, FloatSource floats) {
   TensorInfo out = stored;
   const DType type = TernaryType(stored.cols);

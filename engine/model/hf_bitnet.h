@@ -6,7 +6,7 @@
 
 namespace thermocline::model {
 
-// How config.json says that the layers' matrices are ternary.
+// The form of the layers' ternary matrices, by config.json.
 struct BitNetWeights {
   enum class Form { kFloats, kPacked, kRounded };  // kRounded: floats, rounded by their mean
   Form form = Form::kFloats;

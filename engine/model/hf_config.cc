@@ -17,7 +17,7 @@ using hf::Flag;
 using hf::Int;
 using hf::String;
 
-// What config.json calls head_dim is the rotated part of a head.
+// The head_dim of config.json is the rotated part of a head.
 Status ReadLatent(const Json& json, ModelConfig& c) {
   LatentConfig& l = c.latent;
   ASSIGN_OR_RETURN(l.kv_lora_rank, Int(json, {"kv_lora_rank"}));
@@ -116,7 +116,7 @@ Status ReadActivation(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// What a family's code can do and ours cannot.
+// Refuses the variants that a family's code computes and ours does not.
 Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const auto refuse = [](const char* field, const char* value) {
     return base::Unimplemented(field, " = ", value, " is not supported");

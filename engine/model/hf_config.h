@@ -10,8 +10,8 @@ namespace thermocline::model {
 // feature.
 Result<ModelConfig> ConfigFromHuggingFace(const Json& json);
 
-// What it says of experts, into `config`; nothing where it says nothing (hf_experts.cc). Requires:
-// the architecture and the shapes are set. Errors as above.
+// Reads its fields of experts into `config`, which stays as it is where there are none
+// (hf_experts.cc). Requires: the architecture and the shapes are set. Errors as above.
 Status ReadHuggingFaceExperts(const Json& json, ModelConfig& config);
 
 // Gemma 3n's (altup.cc). Requires: the shapes are set. Errors as above.

@@ -1,5 +1,6 @@
-// What fields of config.json are where a file leaves them out: transformers writes and publishers
-// keep only what differs from a family's defaults. Source: transformers' configuration classes.
+// The defaults of config.json's fields where a file leaves them out: transformers writes and
+// publishers keep only what differs from a family's defaults. Source: transformers' configuration
+// classes.
 #include <array>
 #include <string_view>
 

@@ -25,7 +25,7 @@ inline Result<int> Int(const Json& config, Names keys, std::optional<int> absent
   const Json* value = FindFirst(config, keys);
   if (value == nullptr && absent.has_value()) return *absent;
   if (value == nullptr) return base::InvalidArgument("field '", *keys.begin(), "' is missing");
-  // Of each layer, where all are the same.
+  // A list has the value of each layer, and all must be the same.
   if (value->is_array() && !value->as_array().empty()) {
     const Json& first = value->as_array().front();
     for (const Json& item : value->as_array()) {

@@ -203,7 +203,7 @@ bool IsOfAnotherSense(std::string_view name) {
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
   if (name.ends_with("rotary_emb.inv_freq")) return GgufName{};
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
-  // Of a model with eyes, the part that reads text.
+  // Names of the part that reads text, in a model that sees, too.
   if (name.starts_with("language_model."))
     name = name.substr(std::string_view("language_model.").size());
   if (name.starts_with("model.language_model."))

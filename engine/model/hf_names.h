@@ -1,4 +1,4 @@
-// What Hugging Face's tensors are called in GGUF.
+// The names of Hugging Face's tensors in GGUF.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct GgufName {
 // Unimplemented names a tensor that no supported family has.
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture);
 
-// Whether a tensor belongs to the part of a model that sees or hears.
+// True if a tensor belongs to the part of a model that sees or hears.
 bool IsOfAnotherSense(std::string_view name);
 
 }  // namespace thermocline::model

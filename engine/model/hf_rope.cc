@@ -15,7 +15,7 @@ using hf::Flag;
 using hf::Int;
 using hf::String;
 
-// What yarn multiplies rotations by, of a model that says `scale` times the usual.
+// The factor by which yarn multiplies rotations, for a model that says `scale` times the usual.
 double YarnMagnitude(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1;
 }
@@ -105,7 +105,7 @@ Status ReadDynamic(const Json& scaling, int original, RopeConfig& rope, ModelCon
   return OkStatus();
 }
 
-// Of both places the one outside counts.
+// The field outside `scaling` takes precedence over the one inside.
 Result<int> OriginalPositions(const Json& json, const Json& scaling, const ModelConfig& c) {
   constexpr const char* kField = "original_max_position_embeddings";
   ASSIGN_OR_RETURN(const int inner, Int(scaling, {kField}, c.max_position_embeddings));
@@ -149,7 +149,8 @@ Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& 
   return ReadScaling(json, scaling, rope, c);
 }
 
-// What a file of ours, and llama.cpp's, can say of layers with a window: their theta.
+// Checks that layers with a window differ in nothing that files of ours, and llama.cpp's, cannot
+// say: they can say the theta.
 Status CheckWindowRope(const Architecture& a, ModelConfig& c) {
   const RopeConfig& of = c.window_rope;
   const bool plain =

@@ -227,7 +227,7 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
     if (text != nullptr && text->is_string() && !text->as_string().empty())
       return base::Unimplemented("a tokenizer whose model has '", affix, "' is not supported");
   }
-  // Where every byte has a token of its own, no byte is left to fall back to.
+  // If every byte has a token of its own, no byte is left to fall back to.
   const Json* pre = tokenizer.Find("pre_tokenizer");
   const bool byte_level = pre != nullptr && pre->Dump().find("\"ByteLevel\"") != std::string::npos;
   const bool sentencepiece = IsTrue(*model, "byte_fallback") && !byte_level;

@@ -17,7 +17,7 @@ bool IsTrue(const Json& object, const char* name);
 // of the models' own files.
 Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v);
 
-// What an added token takes of the text beside it.
+// The rules of an added token for the text beside it.
 TokenEdges EdgesOf(const Json& token);
 
 // Added tokens are looked for in the text as it comes. One that is looked for in the normal form is

@@ -24,7 +24,7 @@ Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& 
                                c.num_hidden_layers, " layers");
 }
 
-// Whose code in transformers has a window; the field means nothing to the others.
+// The families whose code in transformers has a window; the field means nothing to the others.
 constexpr std::array<std::string_view, 18> kWithWindow = {
     "mistral",      "mixtral",   "bamboo",  "ministral3", "qwen2",   "qwen3",
     "qwen2_moe",    "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",  "gemma3_text",

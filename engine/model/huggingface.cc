@@ -181,7 +181,7 @@ Status AddSafetensors(const std::string& path, ModelFile& model) {
   return OkStatus();
 }
 
-// Of a model that sees, too, what it says of text.
+// The config of the part that reads text, in a model that sees, too.
 Json TextConfigOf(const Json& config) {
   const Json* text = config.Find("text_config");
   if (text == nullptr || !text->is_object()) return config;
@@ -228,8 +228,8 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   }
 }
 
-// Of a folder that sentence-transformers wrote: how a text's vector is made, as GGUF numbers it
-// (1 mean, 2 first token, 3 last token); -1 = it does not say.
+// The pooling of a folder that sentence-transformers wrote, as GGUF numbers it (1 mean, 2 first
+// token, 3 last token); -1 = it does not say.
 Result<int> PoolingOf(const std::string& folder) {
   const std::string path = Join(folder, "1_Pooling/config.json");
   if (!base::PathExists(path)) return -1;

@@ -1,4 +1,4 @@
-// How much each column of a matrix matters: the mean square of what it multiplies on a text.
+// The importance of each column of a matrix: the mean square of what it multiplies on a text.
 // llama.cpp's files of it, so that either program's may be used by the other.
 //
 // GGUF with general.type "imatrix": for each matrix NAME f32 tensors NAME.in_sum2 [experts,
@@ -26,8 +26,8 @@ class Importance {
   std::vector<std::string> datasets;       // texts that they are of
   int chunks = 0, chunk_tokens = 0;
 
-  // Of an expert's columns: means, 1 where no token came by. Empty: nothing is known of the tensor.
-  // InvalidArgument names a tensor of another shape.
+  // The importance of each expert's columns: means, 1 where no token came by. Empty: nothing is
+  // known of the tensor. InvalidArgument names a tensor of another shape.
   Result<std::vector<float>> Of(const std::string& tensor, int experts, int columns) const;
 
   // OK if Write may write to `path`: it replaces an earlier matrix, and no other GGUF file.

@@ -12,7 +12,7 @@ struct InfillTokens {
   int pad = -1;
   int repository = -1, separator = -1;  // in front of a repository's and a file's name
 
-  // Whether the model knows gaps at all.
+  // True if the model knows gaps at all.
   bool known() const { return prefix >= 0 && suffix >= 0 && middle >= 0; }
 };
 

@@ -36,7 +36,7 @@ std::string_view NameOf(const LayerWeights& layer, const Linear& matrix) {
   return "";
 }
 
-// Of a block of Q4_0 or Q8_0: both begin with it.
+// The scale of a block of Q4_0 or Q8_0: both begin with it.
 float ScaleAt(const std::uint8_t* block) {
   std::uint16_t half = 0;
   std::memcpy(&half, block, sizeof(half));
@@ -54,7 +54,7 @@ int OutputsOf(const std::vector<const Linear*>& matrices) {
   return outputs;
 }
 
-// Of the copies, without data; of no rows where there is nothing to copy.
+// The shape of the copies, without data; of no rows where there is nothing to copy.
 kernels::RowMatrix ShapeOf(const LayerWeights& layer, InputKind kind) {
   const auto matrices = MatricesOf(layer, kind);
   if (matrices.empty()) return {};

@@ -13,7 +13,7 @@
 
 namespace thermocline::model {
 
-// What a layer's matrices multiply.
+// The inputs that a layer's matrices multiply.
 enum class InputKind { kAttention, kAttnOutput, kFfn, kDown };
 inline constexpr int kInputKinds = 4;
 inline constexpr std::array<std::string_view, kInputKinds> kInputKindNames = {
@@ -52,7 +52,7 @@ Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile* file,
 // name of a tensor that has none.
 inline constexpr std::string_view kInputMajorSuffix = ".inputs";
 std::string InputMajorName(std::string_view tensor);
-// Of the copies of a matrix of `type` with rows of `cols`.
+// The type of the copies of a matrix of `type` with rows of `cols`.
 kernels::DType InputMajorType(kernels::DType type, int cols);
 
 }  // namespace thermocline::model

@@ -1,4 +1,4 @@
-// Latent attention: a token has one short vector c, of which every head makes its keys and values,
+// Latent attention: a token has one short vector c, of which every head makes its K and V,
 // and one rotated part of the key that all heads share.
 //
 //   q_h = [nope n | rope r] of head h,  c = norm(first of kv_a x),  k_pe = rope(rest of kv_a x)

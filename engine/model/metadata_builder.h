@@ -70,8 +70,8 @@ class MetadataBuilder {
   std::uint64_t count_ = 0;
 };
 
-// What a file says of its model: shape, vocabulary, sampling. Keys of the file itself are not among
-// them.
+// Adds the fields of a file about its model: shape, vocabulary, sampling. Keys of the file itself
+// are not among them.
 void AddModelMetadata(const ModelFile& model, MetadataBuilder& out);
 
 }  // namespace thermocline::model

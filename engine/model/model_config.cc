@@ -128,7 +128,7 @@ Status ValidateAltUp(const ModelConfig& c) {
   return OkStatus();
 }
 
-// Of attention in a layer, biases and norms left out.
+// The parameters of attention in a layer, biases and norms left out.
 std::int64_t AttentionParameters(const ModelConfig& c) {
   const std::int64_t d = c.hidden_size, heads = c.num_attention_heads;
   if (!c.latent.any()) return 2 * d * c.head_dim * (heads + c.num_key_value_heads);

@@ -1,4 +1,4 @@
-// What a model's shape is. Field names are those of Hugging Face's config.json.
+// The shape of a model. Field names are those of Hugging Face's config.json.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@
 
 namespace thermocline::model {
 
-// How rotary frequencies change so that a model sees further than it was trained to. Two more kinds
-// need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors.
+// The change of rotary frequencies by which a model sees further than it was trained to. Two more
+// kinds need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors.
 // kLong: divisors for contexts up to the original one, and others for longer ones.
 // Source: Ding et al. 2024 (LongRoPE).
 enum class RopeScaling { kNone, kLinear, kYarn, kLong };
@@ -35,7 +35,7 @@ struct RopeConfig {
   std::vector<float> long_divisors;  // [dim / 2] of longer contexts, or empty
 };
 
-// Attention whose keys and values come from one vector per token (model/latent_attention.h).
+// Attention whose K and V come from one vector per token (model/latent_attention.h).
 struct LatentConfig {
   int kv_lora_rank = 0;      // c, of that vector; 0: attention is not latent
   int q_lora_rank = 0;       // of the vector that queries come from; 0: they come from the input
@@ -88,29 +88,29 @@ struct ModelConfig {
     return attention_scale > 0 ? static_cast<float>(attention_scale)
                                : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
-  // What of a layer is read or left alone as a whole: neurons, or experts.
+  // The number of units of a layer that are read or skipped as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
-  // Whether a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.
+  // True if a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const;
-  // Whether most neurons of the layer, or of some layer, are zero for a token, not just small.
+  // True if most neurons of the layer, or of some layer, are zero for a token, not just small.
   bool HasZeros(int layer) const { return HasTrueZeros(hidden_act) || altup.CutOf(layer) > 0; }
   bool HasZeros() const;
-  // Whether some layer's neurons are zero by a cut of its gates (altup.h).
+  // True if some layer's neurons are zero by a cut of its gates (altup.h).
   bool HasCuts() const;
-  // Layers whose keys and values are kept, and the one whose a layer reads.
+  // Layers whose K and V are kept, and the one whose a layer reads.
   int NumKvLayers() const { return num_hidden_layers - altup.shared_kv_layers; }
   int KvLayerOf(int layer) const;
   bool OwnsKv(int layer) const { return layer < NumKvLayers(); }
-  // Whether the layer's queries and keys are rotated, and how.
+  // Rotates is true if the layer's queries and keys are rotated, RopeOf tells how.
   bool Rotates(int layer) const;
   const RopeConfig& RopeOf(int layer) const {
     return HasWindowRope() && WindowOf(layer) > 0 ? window_rope : rope;
   }
   bool HasWindowRope() const { return window_rope.dim > 0; }
   bool rotary() const { return architecture->position != Position::kLearned; }
-  // Whether the kernels of a GPU have all that a layer of the family does.
+  // True if the kernels of a GPU have all that a layer of the family does.
   bool DeviceComputesLayers() const;
 };
 
@@ -143,7 +143,7 @@ RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope, int context_lengt
 // scaling, at every length: positions keep their angles while the context grows.
 double NtkTheta(double theta, int dim, double factor);
 
-// What Llama 3.1 divides its frequencies by.
+// The numbers that Llama 3.1 divides its frequencies by.
 struct Llama3Bands {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int original_max_position = 8192;  // tokens

@@ -32,7 +32,7 @@ struct FileType {
 const FileType* FindFileType(int ggml_id);
 const FileType& FileTypeOf(kernels::DType dtype);
 
-// Where the rows of logical heads lie among a stored tensor's: head h is stored head
+// The place of logical heads' rows among a stored tensor's: head h is stored head
 // h / per_group * stride + first + h % per_group. Source: Falcon's fused query-key-value tensor
 // has, for each kv head, its queries, its key and its value.
 struct HeadOrder {
@@ -49,7 +49,7 @@ struct HeadOrder {
 using RowSource = std::function<Status(std::int64_t row, std::span<std::byte> out)>;
 using FloatSource = std::function<Status(std::int64_t row, std::span<float> out)>;
 
-// Where a part of a tensor lies whose parts are stored one by one.
+// The place of a part of a tensor whose parts are stored one by one.
 struct TensorPiece {
   int file = -1;  // -1: not seen yet
   std::uint64_t offset = 0;

@@ -53,7 +53,8 @@ Status CheckPredictor(const ModelFile& model, const std::string& prefix) {
 
 Status ReadPowerInfer(ModelFile& model) {
   RETURN_IF_ERROR(RenameDownBias(model));
-  // Of the first layer or of any: a file that lacks some is refused by the name of what it lacks.
+  // Predictors of any layer are enough: a file that lacks some is refused by the name of what it
+  // lacks.
   const bool predictors =
       model.powerinfer ||
       std::any_of(model.tensors.begin(), model.tensors.end(), [](const TensorInfo& tensor) {

@@ -44,7 +44,7 @@ double Scaled(const RopeConfig& rope, int i) {
   return frequency;
 }
 
-// Of cos and sin, where the model does not say.
+// The magnitude of cos and sin, where the model does not say.
 double Magnitude(const RopeConfig& rope) {
   if (rope.factor <= 1) return 1;
   if (rope.scaling == RopeScaling::kYarn) return 0.1 * std::log(rope.factor) + 1;

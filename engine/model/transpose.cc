@@ -12,7 +12,7 @@ constexpr std::int64_t kFloatsMax = 64 << 20;  // of a strip of columns
 // Rows that a thread turns together: one cache line of every column.
 constexpr std::int64_t kRowsTogether = 16;
 
-// What one thread holds of some rows.
+// One thread's buffers for some rows.
 struct Scratch {
   std::vector<std::byte> stored;
   std::vector<float> values;

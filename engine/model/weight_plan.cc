@@ -271,7 +271,7 @@ void WeightPlan::PlaceStages() {
   }
 }
 
-// Of a matrix that is used: mode inputs reads it (input_major.h).
+// True for the copy of a matrix that is used: mode inputs reads it (input_major.h).
 bool WeightPlan::IsInputMajorCopy(std::string_view name) const {
   if (!name.ends_with(kInputMajorSuffix)) return false;
   name.remove_suffix(kInputMajorSuffix.size());

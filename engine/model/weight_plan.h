@@ -50,7 +50,7 @@ class WeightPlan {
   Status AltUp(const std::string& prefix, AltUpWeights& weights);
   // A matrix [size, size] for each stream but the first.
   Status StreamsOf(const std::string& module, int streams, int size, bool held, Linear& out);
-  // Whether the file need not hold a tensor that it may hold.
+  // True for a tensor that the file may hold, but need not.
   bool IsUnread(const std::string& name) const;
   // Families that differ in rotation alone have the same tensors but for these.
   Status CheckBiases(const std::string& prefix) const;
@@ -75,7 +75,7 @@ class WeightPlan {
   Result<const TensorInfo*> Find(const std::string& name, int rows, int cols, int slabs = 1);
   Status Matrix(const std::string& name, int rows, int cols, bool held, kernels::PackedMatrix& out);
   kernels::DType TypeInMemory(const TensorInfo& tensor) const;
-  // Of n elements; `slabs`: as many rows.
+  // A vector of n elements; `slabs`: as many rows.
   Status Vector(const std::string& name, int n, const float*& out);
   Status OptionalVector(const std::string& name, int n, const float*& out);
   void Reserve(WeightSlot slot, std::size_t bytes);

@@ -27,8 +27,8 @@ struct NormWeights {
   const float* bias = nullptr;    // null: none
 };
 
-// How the rows of a matrix lie in memory; both layouts have the same bytes and are made from each
-// other in place.
+// The layout of the rows of a matrix in memory; both layouts have the same bytes and are made from
+// each other in place.
 enum class Layout { kPanels, kRows };
 
 // A matrix of one row for each neuron.
@@ -54,8 +54,8 @@ struct LowRankWeights {
   float threshold = 0;  // of the logits
 };
 
-// Of latent attention, whose queries' last projection is LayerWeights::q; n, r, c, v as in
-// model/latent_attention.h.
+// The weights of latent attention, whose queries' last projection is LayerWeights::q; n, r, c, v as
+// in model/latent_attention.h.
 struct LatentWeights {
   Linear q_a;  // [q_lora_rank, D]; no weights if queries come from the input
   NormWeights q_a_norm;
@@ -93,7 +93,8 @@ struct ExpertWeights {
   std::size_t bytes_per_step(int used) const;
 };
 
-// Of a layer with AltUp (model/altup.h); N streams, a rank R of laurel, E of the layer's embedding.
+// The weights of a layer with AltUp (model/altup.h); N streams, a rank R of laurel, E of the
+// layer's embedding.
 struct AltUpWeights {
   Linear router;  // [N, D]
   NormWeights router_norm;
@@ -150,7 +151,8 @@ struct Weights {
   SharedAltUpWeights altup;                  // if the family has it
   base::HugeBuffer memory;                   // owns all of the above
 
-  // What a layer's weights take of `memory`, byte for byte the same wherever they are placed.
+  // The part of `memory` that a layer's weights take, byte for byte the same wherever they are
+  // placed.
   struct Image {
     std::size_t begin = 0, bytes = 0;  // multiples of kImageAlignment
     int stage = -1;                    // shared with the other layers of that stage; -1: its own
@@ -219,7 +221,8 @@ struct LoadWeightsOptions {
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const LoadWeightsOptions& options);
 
-// What LoadWeights would take: bytes of memory, and of each layer its image. Errors as LoadWeights.
+// The sizes that LoadWeights would need: bytes of memory, and of each layer its image. Errors as
+// LoadWeights.
 struct WeightSizes {
   std::size_t bytes = 0;
   std::vector<std::size_t> images;  // [L]

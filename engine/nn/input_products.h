@@ -63,8 +63,8 @@ class InputProducts {
                        const InputRule& rule, const float* x, int tokens);
 
  private:
-  // What counts of a token, to masked_ [cols] from element `at` on, and to ids_ and values_.
-  // Returns the share of the squares that is left out.
+  // Copies the inputs that count for a token to masked_ [cols] from element `at` on, and to ids_
+  // and values_. Returns the share of the squares that is left out.
   double Keep(const InputRule& rule, const float* x, int cols, std::ptrdiff_t at);
   void MultiplyMasked(std::span<const Product> products, int cols, int tokens);
   // joined_ = the sum over ids_.

@@ -50,7 +50,7 @@ bool KvCache::Reserve(int tokens) {
       tables_[kind].Add(block, pool_->data(kind, block));
     }
   }
-  // What the next token sees is there.
+  // The positions that the next token sees are there.
   CHECK_LE(dropped_ * kernels::kKvBlock, std::max(0, length_ + 1 - pool_->window()));
   return true;
 }

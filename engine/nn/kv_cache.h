@@ -52,7 +52,7 @@ class KvCache {
   void DropPassed(int free);
   // Exchanges the tokens of two sequences in one pool, of the same capacity.
   void Swap(KvCache& other);
-  // The blocks of the pool that the last Reserve had to copy, given once: whoever holds a part of
+  // The blocks of the pool that the last Reserve had to copy, given once: the owner of a part of
   // each block elsewhere copies that, too. Of whole sequences only: no device has windows apart.
   struct BlockCopy {
     int from, to;

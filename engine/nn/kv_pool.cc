@@ -5,7 +5,7 @@
 namespace thermocline::nn {
 namespace {
 
-// Of 64 positions of one layer.
+// The bytes of 64 positions of one layer.
 std::size_t LayerBytes(const model::ModelConfig& config, kernels::KvType type) {
   return config.num_key_value_heads * (kernels::KeyBlockBytes(type, config.head_dim) +
                                        kernels::ValueBlockBytes(type, config.head_dim));

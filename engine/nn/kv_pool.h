@@ -1,4 +1,4 @@
-// The memory of keys and values: blocks of 64 positions, taken and given back.
+// The memory of K and V: blocks of 64 positions, taken and given back.
 //
 // There are two kinds of blocks: of the layers that see all tokens, and of those with a window,
 // whose blocks a sequence gives back when it has passed them (KvCache). A pool without blocks of
@@ -60,7 +60,7 @@ class KvPool {
     Arena& arena = arenas_[kind];
     return reinterpret_cast<std::uint8_t*>(arena.memory.data()) + block * arena.block_bytes;
   }
-  // Where a layer's keys and values lie: the kind of its blocks, and the bytes from their begin.
+  // The place of a layer's K and V: the kind of its blocks, and the bytes from their begin.
   KvKind kind(int layer) const { return places_[layer].kind; }
   std::size_t keys_offset(int layer, int head) const {
     return (places_[layer].index * heads_ + head) * (key_bytes_ + value_bytes_);
@@ -81,12 +81,12 @@ class KvPool {
            free_blocks(KvKind::kWindow) >= blocks.window;
   }
   std::size_t block_bytes(KvKind kind) const { return arenas_[kind].block_bytes; }
-  // Of 64 positions of all layers.
+  // The bytes of 64 positions of all layers.
   std::size_t block_bytes() const { return arenas_.whole.block_bytes + arenas_.window.block_bytes; }
   std::size_t bytes() const { return arenas_.whole.memory.size() + arenas_.window.memory.size(); }
   std::size_t used_bytes() const;
 
-  // Of 64 positions of all layers.
+  // The bytes of 64 positions of all layers.
   static std::size_t BlockBytes(const model::ModelConfig& config, kernels::KvType type);
   // The same by kind, where layers with a window are apart.
   static ByKvKind<std::size_t> BlockBytesByKind(const model::ModelConfig& config,
@@ -109,7 +109,7 @@ class KvPool {
   void PlaceLayers(const model::ModelConfig& config);
 
   ByKvKind<Arena> arenas_;
-  std::vector<Place> places_;  // [layers that keep keys and values]
+  std::vector<Place> places_;  // [layers that keep K and V]
   kernels::KvType type_ = kernels::KvType::kF16;
   int heads_ = 0, window_ = 0;
   std::size_t key_bytes_ = 0, value_bytes_ = 0;

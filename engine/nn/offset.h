@@ -5,7 +5,7 @@
 
 namespace thermocline::nn {
 
-// Where row `row` of a matrix with `width` columns begins.
+// The offset of row `row` in a matrix with `width` columns.
 inline std::ptrdiff_t Offset(int row, int width) {
   return static_cast<std::ptrdiff_t>(row) * width;
 }

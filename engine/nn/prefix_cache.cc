@@ -113,8 +113,8 @@ std::size_t PrefixCache::Continuable(std::span<const KvBlock> blocks, std::size_
   return 0;
 }
 
-// Of the first `kept` tokens, some windows may be gone: `found` are of use. `path_hash` is that of
-// the whole blocks kept.
+// Counts a lookup. Of the first `kept` tokens, some windows may be gone: `found` are of use.
+// `path_hash` is that of the whole blocks kept.
 void PrefixCache::Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
                         std::uint64_t path_hash) {
   const std::size_t missing = tokens.size() - found;
@@ -187,7 +187,8 @@ void PrefixCache::Extend(Node& node, std::span<const int> tokens, const KvBlock&
   node.path_hash = HashTokens(node.parent->path_hash, tokens);
 }
 
-// Of `block`, -1 = none, where the node has lost its own. The path's first ones make room for it.
+// Keeps the window `block`, -1 = none, where the node has lost its own. The path's first windows
+// make room for it.
 void PrefixCache::KeepWindow(Node& node, int block) {
   if (block < 0 || node.block.window >= 0) return;
   while (counters_.window_blocks >= blocks_max_.window) {

@@ -1,7 +1,7 @@
 // Keys and values of earlier requests, found again by the longest common prefix of their tokens.
 //
 // A radix tree whose edges are blocks of the pool: a node holds up to 64 tokens and the block of
-// their keys and values; a path from the root is a sequence. A prefix that ends inside a block is
+// their K and V; a path from the root is a sequence. A prefix that ends inside a block is
 // shared too: who continues it copies the block first (KvCache::Reserve). The least recently used
 // leaf goes first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
 //
@@ -58,7 +58,7 @@ class PrefixCache {
   // Gives `cache`, which is empty, the longest prefix of `tokens` that `owner` has kept, but not
   // the last token: its logits must be computed. Returns the number of tokens found.
   int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
-  // Stores the keys and values of `tokens` for `owner`. `cache` holds the same tokens in the same
+  // Stores the K and V of `tokens` for `owner`. `cache` holds the same tokens in the same
   // order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
 
@@ -82,7 +82,7 @@ class PrefixCache {
     std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
     std::vector<std::unique_ptr<Node>> children;
   };
-  // Of one owner.
+  // The tree of one owner.
   struct Tree {
     Node root;
     int blocks = 0;  // of whole sequences

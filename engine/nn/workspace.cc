@@ -67,7 +67,7 @@ std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
 
 kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
   const std::ptrdiff_t block = at / kernels::kActivationBlock;
-  // Of floats only there is nothing else.
+  // A buffer of floats only has no other arrays.
   const auto from = [](const auto& numbers, std::ptrdiff_t offset) {
     return numbers.empty() ? nullptr : numbers.data() + offset;
   };

@@ -76,7 +76,7 @@ struct Workspace {
     int threads;
   };
   explicit Workspace(const Params& params);
-  // Of all buffers that a workspace of these sizes allocates.
+  // The bytes of all buffers that a workspace of these sizes allocates.
   static std::size_t Bytes(const Params& params);
 
   int tokens_max = 0;  // T
@@ -92,7 +92,8 @@ struct Workspace {
   ActivationBuffer head;      // [2 logits_max, D]: the head's inputs, then what their Q8 forms
                               // leave over
   std::vector<float> logits;  // [2 logits_max, V]: the sums end up in the first half
-  // Of a tile of tokens, by thread. R: rows of a tile, heads of one kv head's group of its tokens.
+  // The buffers of a tile of tokens, by thread. R: rows of a tile, heads of one kv head's group of
+  // its tokens.
   std::vector<ActivationBuffer> tile_q;    // [R, Dh]
   std::vector<std::vector<float>> scores;  // [R, kKvBlock]
   AttentionParts running, chunk;           // R heads

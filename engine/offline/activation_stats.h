@@ -1,5 +1,5 @@
-// How the neurons of a layer are used: how often each is active, how unevenly, and how much one
-// token's active neurons have in common with the next ones'.
+// Statistics of the use of a layer's neurons: how often each is active, how unevenly, and how much
+// one token's active neurons have in common with the next ones'.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class ActivationCounter {
   const std::vector<std::uint32_t>& counts() const { return counts_; }  // [F]
   // Mean share of neurons active for a token.
   double active_share() const;
-  // Of a token's active neurons, the share that was active at the token before too.
+  // Returns the share of a token's active neurons that was active at the token before too.
   double overlap() const;
   // Mean share of neurons active for any of kUnionWindows[i] consecutive tokens; 0 if no sequence
   // was that long.

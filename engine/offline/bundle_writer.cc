@@ -24,7 +24,7 @@ struct PartState {
 };
 static_assert(sizeof(PartState) == sizeof(store::BundlePrefix));
 
-// What a layer's arrays are called, and how many elements they have.
+// Returns the names of a layer's arrays, and their numbers of elements.
 std::vector<const char*> ArrayNames(const store::BundleIndex& index) {
   if (index.kind == Kind::kLayers) return {"image_crc"};
   std::vector<const char*> names = {"position", "head_crc", "rest_crc"};
@@ -74,7 +74,7 @@ std::string HeaderText(const store::BundleIndex& index) {
   return header.Dump();
 }
 
-// What ReadBundleIndex would refuse.
+// Refuses an index that ReadBundleIndex would refuse.
 Status CheckIndex(const std::string& path, const store::BundleIndex& index) {
   const bool neurons = index.kind == Kind::kNeurons;
   const std::size_t layers = std::max(index.num_hidden_layers, 0);

@@ -16,7 +16,7 @@ constexpr double kHindsightShrink = 1e-6;  // only where nothing is known
 // [k][rank - 1]: how likely an outcome is, up to a factor.
 using Table = std::array<std::array<double, kRanksMax>, kDraftTokensMax + 1>;
 
-// Of a share that is learned: hits out of trials, beginning with an opinion.
+// A learned share: hits out of trials, with a prior.
 struct Share {
   double hits = 0, trials = 0;
   void Add(bool hit) { hits += hit, ++trials; }
@@ -25,7 +25,7 @@ struct Share {
   }
 };
 
-// What rounds tell of the next one.
+// Learns from rounds to predict the next one.
 class Learned {
  public:
   explicit Learned(double shrink) : shrink_(shrink) {}
@@ -64,7 +64,8 @@ class Learned {
   const spec::Phi& phi() const { return phi_.phi(); }
 
  private:
-  // That token j is accepted if those before it are; for j = n, that it is the one that follows.
+  // The probability that token j is accepted if those before it are; for j = n, that it is the one
+  // that follows.
   double Accepted(const RecordedRound& r, int j, bool with_confidence) const {
     const double reached = phi().AtLeast(j, kDraftTokensMax);
     const double by_phi = reached > 0 && j < r.n ? phi().AtLeast(j + 1, r.n) / reached : 0;
@@ -72,7 +73,7 @@ class Learned {
     if (!with_confidence || j >= base::IntSize(r.confidence)) return share;
     return classes_[r.confidence[j]].Estimate(share, shrink_);
   }
-  // That the token in place of a refused one is the draft's other of this rank.
+  // The probability that the token in place of a refused one is the draft's other of this rank.
   double Other(int rank) const {
     return rank < kRanksMax ? others_[rank - 1].Estimate(1.0 / (1 << rank), 1) : 0;
   }

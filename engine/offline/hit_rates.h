@@ -1,5 +1,5 @@
-// How often what comes behind a draft is among the branches that were drafted for: policies
-// compared on recorded rounds.
+// The share of rounds whose outcome is among the drafted branches: policies compared on recorded
+// rounds.
 //
 // The outcome of a round is (k, rank): k of n tokens are accepted, and the token behind them is the
 // draft's guess of that rank. A policy puts all outcomes in order before the round; with w branches
@@ -27,9 +27,9 @@ namespace thermocline::offline {
 struct RecordedRound {
   int n = 0;  // tokens drafted, [1, kDraftTokensMax]
   int k = 0;  // accepted
-  // Of the token behind them among the draft's guesses there, from 1; 0: none of them; -1: there
-  // were none, or it is not known. Behind k < n the guesses are the draft's other tokens; behind n
-  // its next token, then the others.
+  // The rank of the token behind them among the draft's guesses there, from 1; 0: it is none of
+  // them; -1: there were none, or it is not known. Behind k < n the guesses are the draft's other
+  // tokens; behind n its next token, then the others.
   int rank = 0;                      // [-1, kRanksMax]
   std::vector<int> confidence = {};  // classes of the n tokens, and of the next if known; or empty
 };

@@ -173,7 +173,7 @@ class Trainer {
     }
   }
 
-  // What would be stored now, measured on the held-out tokens.
+  // Returns the predictor that would be stored now, measured on the held-out tokens.
   predictor::LowRankPredictor Measure() {
     predictor::LowRankPredictor p = Stored();
     if (!finite_) return p;
@@ -214,7 +214,7 @@ class Trainer {
   void Report(const predictor::LowRankPredictor& candidate, int epoch) {
     if (!options_.on_progress) return;
     const double share = static_cast<double>(epoch) / options_.epochs_max;
-    // How many ranks a search will try is not known: each counts half of what is left.
+    // The number of ranks that a search will try is not known: each counts half of what is left.
     const double done = options_.rank > 0 ? share : 1 - std::pow(0.5, trials_ + share);
     options_.on_progress({.rank = candidate.rank,
                           .epoch = epoch,

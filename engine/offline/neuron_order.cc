@@ -28,13 +28,14 @@ std::uint32_t CountCommon(std::span<const std::uint64_t> a, std::span<const std:
   return common;
 }
 
-// Of two neurons with `a` and `b` activations, `common` of them by the same tokens.
+// Returns the closeness of two neurons with `a` and `b` activations, `common` of them by the same
+// tokens.
 float Closeness(std::uint32_t a, std::uint32_t b, std::uint32_t common) {
   const auto both = static_cast<float>(common);
   return both * both / static_cast<float>(a + b - common);
 }
 
-// Of each of the cold neurons, the closest pairs; sorted.
+// Returns the closest pairs of each of the cold neurons, sorted.
 std::vector<Pair> BestPairs(const ActiveColumns& active, std::span<const std::uint32_t> counts,
                             std::span<const std::uint32_t> cold, base::WorkerPool& pool) {
   std::vector<std::vector<Pair>> best(cold.size());

@@ -42,7 +42,8 @@ struct ReplayResult {
   int window = 0;  // k, of kWindow
 };
 
-// What a trace's tokens use, prepared for many replays. Borrows the trace. Thread-compatible.
+// The neurons that a trace's tokens use, prepared for many replays. Borrows the trace.
+// Thread-compatible.
 class Replay {
  public:
   struct Options {

@@ -6,14 +6,14 @@
 namespace thermocline::offline {
 namespace {
 
-// How many of the falling `scores` reach the threshold.
+// Counts those of the falling `scores` that reach the threshold.
 std::size_t CountReaching(const std::vector<std::int32_t>& scores, std::int64_t threshold) {
   return std::partition_point(scores.begin(), scores.end(),
                               [&](std::int32_t score) { return score >= threshold; }) -
          scores.begin();
 }
 
-// Whether `b` lies on or below the line from `a` to `c`.
+// True if `b` lies on or below the line from `a` to `c`.
 bool IsBelow(const RowCurve::Point& a, const RowCurve::Point& b, const RowCurve::Point& c) {
   return (b.caught - a.caught) * (c.predicted - a.predicted) <=
          (c.caught - a.caught) * (b.predicted - a.predicted);

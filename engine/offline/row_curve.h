@@ -1,4 +1,4 @@
-// What each threshold on one row's scores predicts and catches.
+// Counts the predictions and hits of each threshold on one row's scores.
 #pragma once
 
 #include <cstdint>

@@ -25,14 +25,14 @@ namespace thermocline::offline {
 
 struct PairModel {
   double draft_token_s = 0;  // time of one drafted token, >= 0
-  // What each further branch of a common step adds, as a share of that: 0 = nothing (the draft's
-  // weights are read once for all), 1 = as if they were drafted one after the other.
+  // The time that each further branch of a common step adds, as a share of the step: 0 = nothing
+  // (the draft's weights are read once for all), 1 = as if they were drafted one after the other.
   double path_share = 1;
   std::vector<double> verify_s = {};  // [tokens - 1] time of a target's step of so many tokens, >
                                       // 0; at least one; beyond the last, by its last difference
   spec::Phi phi = {};
-  // That the token behind k < n accepted ones is the draft's first, second, ... other token; sum at
-  // most 1. The same behind n of them, if it is not the draft's next.
+  // The probabilities that the token behind k < n accepted ones is the draft's first, second, ...
+  // other token; sum at most 1. The same behind n of them, if it is not the draft's next.
   std::vector<double> correction_hits = {0.4, 0.15};
   double bonus_hit = 0.7;  // that the token behind n accepted ones is the draft's next
   // Slower by this factor while both run: 1 = separate resources, 2 = one core for both. > 0
@@ -40,10 +40,10 @@ struct PairModel {
   double round_overhead_s = 0;  // judging, handing over; of a round with a draft
 
   double Verify(int tokens) const;
-  // Of the target's own steps: what a further token adds to one of 1, from 0 to 1. A draft of the
-  // same kind on the same processor has about that path_share.
+  // The share in the target's own steps that a further token adds to a step of 1, from 0 to 1. A
+  // draft of the same kind on the same processor has about that path_share.
   double VerifyShare() const;
-  // Of guess 0, 1, ... behind k of n accepted tokens, given k.
+  // The probability of guess 0, 1, ... behind k of n accepted tokens, given k.
   double GuessHit(int guess, int k, int n) const;
 };
 

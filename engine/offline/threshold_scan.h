@@ -15,7 +15,7 @@ class ThresholdScan {
   ThresholdScan() : all_(kBins), positive_(kBins) {}
 
   void Add(float logit) { ++all_[Bin(logit)]; }
-  // Of a neuron that was active; Add counts it too.
+  // Adds the logit of an active neuron; Add counts it too.
   void AddPositive(float logit) { ++positive_[Bin(logit)]; }
 
   struct Choice {

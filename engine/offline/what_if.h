@@ -1,4 +1,4 @@
-// What limits a placement: how much faster a token would be with twice of each thing.
+// The limit of a placement: how much faster a token would be with twice of each thing.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct WhatIf {
 // One entry for each thing that the machine has, solved anew. Errors as Solve.
 Result<std::vector<WhatIf>> SolveWhatIfs(const placement::Problem& problem);
 
-// What gains most when doubled; kNothing if that is below a hundredth.
+// Returns the resource that gains most when doubled; kNothing if that is below a hundredth.
 Limit WhatLimits(const placement::Placement& placement, const std::vector<WhatIf>& what_ifs);
 
 }  // namespace thermocline::offline

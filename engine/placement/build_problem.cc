@@ -11,7 +11,7 @@
 namespace thermocline::placement {
 namespace {
 
-// What the CPU's program and the GPU's context take beside the model.
+// The memory of the CPU's program and of the GPU's context, beside the model.
 constexpr std::int64_t kProgramBytes = std::int64_t{192} << 20;
 constexpr std::int64_t kHotReserveBytes = std::int64_t{512} << 20;
 constexpr int kTokensMax = 64;  // T of one call

@@ -14,7 +14,7 @@ struct BuildOptions {
   int context_length = 4096;      // tokens, all of them cached and read
   double kv_element_bytes = 2;    // of a cached key or value: f16
   int batch = 64;                 // neurons
-  // Of the predicted layers.
+  // The predictors of the predicted layers.
   double overprediction = 1.3;       // as calibrated sign predictors have it at a recall of 0.99
   std::int64_t predictor_bytes = 0;  // of a neuron; 0: a bit for each column and a threshold
   // Counts of tokens that activate each neuron, [L][F], and of how many tokens. Where they are
@@ -25,7 +25,7 @@ struct BuildOptions {
   double zipf = 0.8;    // exponent of frequency over rank
 };
 
-// Of a mixture the neurons are its experts, each of which is placed alone, and what every token
+// In a mixture the neurons are its experts, each of which is placed alone, and what every token
 // reads of the networks counts with attention; `batch` and `readings` mean nothing there.
 //
 // Reads the shapes and types of `file` alone. Neurons have the bytes that they take in memory, of

@@ -52,7 +52,7 @@ class CostTables {
   double head_s(Side side) const { return head_s_[side]; }
   // One memory, and all is computed hot.
   bool IsUnified() const { return HasHot() && problem_.machine.unified; }
-  // Of the homes 0..hot_homes-1 hot, and the head.
+  // The time of switches with homes 0..hot_homes-1 on the hot side and the head on `head`.
   double SwitchTime(int hot_homes, Side head) const;
 
   struct Choice {

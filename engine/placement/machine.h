@@ -1,5 +1,5 @@
-// What a machine can do, as placement needs it: measured (load/calibration.h) or read from a file
-// (config/machines/).
+// The speeds and memory of a machine, as placement needs them: measured (load/calibration.h) or
+// read from a file (config/machines/).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace thermocline::placement {
 
-// How fast one side multiplies weights for one token. Bytes are of weights.
+// The speeds at which one side multiplies weights for one token. Bytes are of weights.
 struct Processor {
   double dense_bytes_per_s = 0;      // matrices that are read whole
   double rows_bytes_per_s = 0;       // chosen rows

@@ -31,7 +31,7 @@ struct PlacementFile {
   std::vector<Layer> layers;  // [L]
 };
 
-// What a file must be of.
+// The model and the machine that a file must be of.
 struct PlacementIdentity {
   std::string model_hash, machine_key;
   int num_hidden_layers = 0;  // L

@@ -1,4 +1,4 @@
-// What the placement of neurons on tiers is decided by: a model of the time of one decoded token.
+// The problem of placing neurons on tiers: a model of the time of one decoded token.
 //
 //   token = sum over layers of [ home_l + max(HOT_l, COLD_l) + sync_l + flash_l ] + head + switches
 //
@@ -6,7 +6,7 @@
 // them is two numbers: the k most frequent are hot, the least frequent lie on flash, the others in
 // RAM. Counts are whole batches (the last of a layer may be smaller); flash is read by the cold
 // side, which computes what was read.
-//   home_l    attention, norms and keys and values, on the side where the layer is at home: bytes /
+//   home_l    attention, norms and K and V, on the side where the layer is at home: bytes /
 //             dense_bytes_per_s, and layer_s. The network needs attention's result, so neither side
 //             can begin before: the time is added, not hidden behind the other side.
 //   HOT_l     the sum over its neurons of what one takes (below); layer_s where there are any and
@@ -27,7 +27,7 @@
 //   head      bytes / dense_bytes_per_s of its side
 //   switches  sync_s for each change of side: layers 0..m-1 are at home on the hot side, the others
 //             on the cold, the head on either; all on the cold side without `hot_homes`
-// Memory: hot = homes, keys and values, hot neurons with their predictors, head, hot_fixed_bytes.
+// Memory: hot = homes, K and V, hot neurons with their predictors, head, hot_fixed_bytes.
 // RAM = the same of the cold side, memory_fixed_bytes, and of neurons on flash the predictors, and
 // the deciding rows where they are held. What is hot takes no RAM. `unified`: one memory, of
 // min(hot_bytes, memory_bytes); the cold side computes nothing, flash neurons are computed hot.
@@ -52,7 +52,7 @@ struct LayerShape {
   Reading reading = Reading::kDense;
   double overprediction = 1;           // predicted neurons over active ones
   std::int64_t home_bytes = 0;         // weights of attention and norms
-  std::int64_t kv_bytes = 0;           // keys and values: held, and read for every token
+  std::int64_t kv_bytes = 0;           // K and V: held, and read for every token
   std::int64_t deciding_bytes = 0;     // of a neuron
   std::int64_t rest_bytes = 0;         // of a neuron
   std::int64_t predictor_bytes = 0;    // of a neuron; 0 unless predicted

@@ -69,7 +69,7 @@ Relaxation::LayerBound Relaxation::OfLayer(std::size_t l, Side side, const Price
           {hot, end}};
 }
 
-// What is best for hot and for flash alone contradict each other: all pairs.
+// Tries all pairs: the best choices for hot and for flash alone contradict each other.
 Relaxation::LayerBound Relaxation::OfOverlap(const LayerCosts& layer, Side side,
                                              const Prices& prices) const {
   LayerBound best{.value = std::numeric_limits<double>::infinity()};
@@ -133,7 +133,7 @@ Relaxation::Peak Relaxation::BestHotPrice(const Case& which, double memory_price
       high = price, b = c;
     }
   }
-  // Of the lines through the maximum, the one that is level in the hot price.
+  // Takes the line through the maximum that is level in the hot price.
   if (b.hot_slope <= 0) {
     const double share = -b.hot_slope / (a.hot_slope - b.hot_slope);
     best.bound.memory_slope = share * a.memory_slope + (1 - share) * b.memory_slope;

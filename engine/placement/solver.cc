@@ -22,7 +22,7 @@ struct Variant {
   Variant(const Problem& problem, bool held) : tables(problem, held), relaxation(tables) {}
   CostTables tables;
   Relaxation relaxation;
-  // What all uses of a memory are multiples of: room beyond is of no use.
+  // All uses of a memory are multiples of its unit: room beyond is of no use.
   std::int64_t hot_unit = 0, memory_unit = 0;
 };
 
@@ -50,7 +50,7 @@ class Solver {
   void Share(const OpenCase& open, const Prices& prices);
   void FillMemory();
   Status Refuse() const;
-  // Whether holding deciding rows makes a difference.
+  // True if holding deciding rows makes a difference.
   bool FlashCanHold() const {
     const auto& layers = problem_.layers;
     return problem_.machine.flash_reads_per_s > 0 &&

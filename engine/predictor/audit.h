@@ -1,4 +1,4 @@
-// How good a prediction was: the positive class is ACTIVE.
+// The quality of a prediction: the positive class is ACTIVE.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,8 @@ class LayerController {
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
 
-  // Of all active neurons of the audited tokens since the last move; 1 before the first.
+  // Returns the recall over all active neurons of the audited tokens since the last move; 1 before
+  // the first.
   double recall() const { return active_ > 0 ? found_ / active_ : 1.0; }
   std::int64_t moves() const { return moves_; }
   std::int64_t reversals() const { return reversals_; }  // moves against the one before

@@ -1,5 +1,5 @@
-// How much a neuron can add to the residual: the length of its column of the down matrix
-// (its row, where down is neuron-major).
+// A measure of a neuron's possible share in the residual: the length of its column of the down
+// matrix (its row, where down is neuron-major).
 #pragma once
 
 #include <vector>

@@ -46,7 +46,8 @@ std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOpti
   return std::vector<std::int32_t>(neurons, kernels::SignThreshold(thousandths, cols));
 }
 
-// What was calibrated for some layers only would leave the others to a rule nobody chose.
+// Refuses a calibration of some layers only: the others would follow a rule that the user did not
+// choose.
 Status CheckAllOrNone(const SideCar* side_car, const SignOptions& options) {
   if (side_car == nullptr || !options.use_side_car) return OkStatus();
   const auto calibrated = [](const LayerSideCar& layer) {

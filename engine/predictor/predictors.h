@@ -1,4 +1,4 @@
-// What predicts active neurons, ready to run. Const after load.
+// The predictors of active neurons, ready to run. Const after load.
 #pragma once
 
 #include <array>

@@ -60,7 +60,7 @@ struct SignCalibration {
   double recall = 0, predicted_share = 0, active_share = 0, missed_mass = 0;
 };
 
-// Of mode inputs: input j of a matrix counts if |x_j| weights[j] reaches the threshold.
+// For mode inputs: input j of a matrix counts if |x_j| weights[j] reaches the threshold.
 struct InputCalibration {
   // By kind of input (model::InputKind). Empty: sizes alone count.
   std::array<std::vector<float>, 4> weights;
@@ -85,7 +85,7 @@ struct LayerSideCar {
   std::optional<InputCalibration> inputs;
 };
 
-// What a side-car must match.
+// The properties of a model that a side-car must match.
 struct SideCarIdentity {
   std::string model_hash;     // model::Fingerprint
   int hidden_size = 0;        // D

@@ -1,4 +1,4 @@
-// What the reader and the writer of side-cars share; the grammar is in side_car.h.
+// The declarations that the reader and the writer of side-cars share; the grammar is in side_car.h.
 #pragma once
 
 #include <bit>

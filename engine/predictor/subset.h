@@ -8,9 +8,9 @@
 
 namespace thermocline::predictor {
 
-// Those of `members`, [L] ascending neurons, in their order: row i predicts members[l][i]. Owns
-// copies of all it needs; what is kept by neuron id (down_norms) is left out. ResourceExhausted
-// without memory.
+// Returns predictors of `members`, [L] ascending neurons, in their order: row i predicts
+// members[l][i]. They own copies of all they need; data by neuron id (down_norms) is left out.
+// ResourceExhausted without memory.
 Result<std::unique_ptr<Predictors>> SubsetOf(const Predictors& all,
                                              const std::vector<std::vector<int>>& members);
 

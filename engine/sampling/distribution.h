@@ -28,10 +28,10 @@ struct Distribution {
   double Probability(int token) const;
 };
 
-// What a number is drawn for. Streams are independent of each other.
+// The purpose of a drawn number. Streams are independent of each other.
 enum class Stream : std::uint64_t { kToken, kAccept, kCorrection };
 
-// Where chance enters decoding: tests enumerate what may happen here. Thread-safe (const).
+// The source of randomness in decoding: tests enumerate its outcomes here. Thread-safe (const).
 class Chance {
  public:
   virtual ~Chance() = default;
@@ -42,8 +42,8 @@ class Chance {
   // the first does not. Into `tokens` (cleared first).
   virtual void Rank(const Distribution& from, std::uint64_t position, Stream stream,
                     std::size_t count, std::vector<int>& tokens) const = 0;
-  // How far `first` is ahead of `second` in this race, as a difference of logarithms: what one
-  // distribution must gain on another for the order to change. Both are in `from`.
+  // Returns the lead of `first` on `second` in this race, as a difference of logarithms: one
+  // distribution must gain so much on another for the order to change. Both are in `from`.
   virtual double Lead(const Distribution& from, std::uint64_t position, Stream stream, int first,
                       int second) const;
   // True with this probability.

@@ -25,7 +25,7 @@ class DryPenalty {
 
   // Starts a sequence. `params` must live as long as it.
   void Begin(const SamplingParams& params);
-  // Whether Begin's parameters ask for anything.
+  // True if Begin's parameters ask for a penalty.
   bool on() const { return params_ != nullptr; }
   // Lowers the logits [V] of the token behind `tokens` (the prompt's and those generated). Takes
   // time in proportion to the tokens looked back at. Requires: on().

@@ -95,7 +95,7 @@ void Sampler::Retract() {
   const std::size_t at = token;
   tokens_.pop_back();
   if (--generated_counts_[at] > 0 || in_prompt_[at]) return;
-  // What came last is mostly at the end.
+  // The last token is mostly at the end.
   const auto entry = std::find(touched_.rbegin(), touched_.rend(), token);
   *entry = touched_.back();
   touched_.pop_back();

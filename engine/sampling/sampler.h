@@ -15,8 +15,8 @@
 
 namespace thermocline::sampling {
 
-// What a sampler writes to for one token and needs no more for the next: samplers that compute one
-// after the other may share it.
+// A sampler's buffers that hold nothing from one token to the next: samplers that compute one after
+// the other may share them.
 class SamplerScratch {
  public:
   explicit SamplerScratch(int vocab_size);
@@ -35,10 +35,10 @@ class Sampler {
   // `tokens_max`: of a sequence, its prompt included. With a scratch of its own unless UseScratch
   // gives one.
   explicit Sampler(int vocab_size, int tokens_max = 0, bool own_scratch = true);
-  // Of its buffers, those of its scratch included.
+  // Returns the bytes of its buffers, those of its scratch included.
   static std::size_t Bytes(int vocab_size, int tokens_max, bool own_scratch = true);
-  // Of several that write to the scratch of their threads. Their tokens are bounded by the memory
-  // for keys and values, which is for about two sequences of `tokens_max`.
+  // Returns the bytes of several that write to the scratch of their threads. Their tokens are
+  // bounded by the memory for the KV cache, which is for about two sequences of `tokens_max`.
   static std::size_t BytesOf(int samplers, int threads, int vocab_size, int tokens_max);
   // Writes there from now on; what the last Compute gave is gone.
   void UseScratch(SamplerScratch& scratch) { scratch_ = &scratch; }
@@ -51,8 +51,8 @@ class Sampler {
   // The distribution of the next token behind those accepted: a single token with temperature 0.
   // Valid until the next call. Requires: logits [V].
   const Distribution& Compute(std::span<const float> logits);
-  // Of the last Compute: the `count` tokens with the largest adjusted logits, largest first, lowest
-  // id first among equals. Returns how many. Requires: count <= 8.
+  // Writes the `count` tokens of the last Compute with the largest adjusted logits, largest first,
+  // lowest id first among equals. Returns how many. Requires: count <= 8.
   struct Scored {
     float logit;
     int token;
@@ -71,9 +71,9 @@ class Sampler {
   // With a grammar. What of the text behind those accepted can only be one: as many of its tokens
   // as fit `out`; returns how many.
   int Forced(std::span<int> out) { return matcher_.on() ? matcher_.Forced(out) : 0; }
-  // Whether the grammar lets nothing follow the first `count` accepted tokens.
+  // True if the grammar lets nothing follow the first `count` accepted tokens.
   bool IsOver(std::size_t count) const { return matcher_.on() && matcher_.IsOver(count); }
-  // Whether it did not allow one of them.
+  // True if it did not allow one of them.
   bool IsLost(std::size_t count) const { return matcher_.on() && matcher_.IsLost(count); }
   // Why the last Compute had to ignore the grammar; null: it did not.
   const char* failure() const { return failure_; }

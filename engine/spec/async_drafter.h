@@ -45,8 +45,8 @@ class AsyncDrafter {
     bool hit = false;    // there was a branch for the outcome
     double seconds = 0;  // spent drafting
     int tokens = 0;      // drafted, on all branches
-    // What the draft makes of the token behind the verified ones; null: it did not get there. Until
-    // the next Start.
+    // The draft's proposal for the token behind the verified ones; null: it did not get there.
+    // Valid until the next Start.
     const Proposal* next = nullptr;
   };
   // The verification accepted k tokens, and `token` came behind: stops the thread within a token
@@ -71,7 +71,7 @@ class AsyncDrafter {
   // One branch: its first token if that is not known yet, and so many further ones; 0 leaves it
   // unpublished. Returns false when asked to stop.
   bool DraftBranch(const Branch& branch, int further);
-  // What the draft takes for the token behind the verified ones becomes branches_[at]'s.
+  // Gives branches_[at] the draft's own token behind the verified ones.
   bool FindNext(std::size_t at);
   // The branches from `first` on that one step of the source takes together. Returns how many; 0
   // when asked to stop.
@@ -90,7 +90,7 @@ class AsyncDrafter {
   std::vector<Branch> branches_;
   std::vector<DraftSource::Path> paths_;
   base::Stopwatch watch_;
-  // Of this round the first `ready_` are drafted, and not written again before the next Start.
+  // The first `ready_` of this round are drafted, and not written again before the next Start.
   std::vector<Entry> entries_;
   std::atomic<std::size_t> ready_{0};
   std::atomic<int> tokens_{0};

@@ -21,7 +21,8 @@ Controller::Controller(const Params& params) : params_(params) {
   arms_.push_back({SpecMode::kOff, all, 0});
   arms_.push_back({SpecMode::kSync, all, 0});
   if (!params.parallel) return;
-  // Where the target waits for flash or a GPU both may have all cores; else they are shared out.
+  // Target and draft may both have all cores where the target waits for flash or a GPU; else the
+  // cores are shared out.
   arms_.push_back({SpecMode::kBranch, all, draft});
   if (params.free) return;  // a moment of a core is not worth one of its own
   if (draft > 1) arms_.push_back({SpecMode::kBranch, all, 1});
@@ -79,7 +80,7 @@ bool Controller::Allowed(const Arm& arm) const {
   return mode_ == SpecMode::kAuto || arm.mode == mode_;
 }
 
-// What was not tried yet comes first.
+// Arms that were not tried yet come first.
 Controller::Arm* Controller::BestArm() {
   Arm* best = nullptr;
   for (Arm& arm : arms_) {
@@ -104,7 +105,7 @@ Controller::Arm* Controller::Trial(const Arm& best) {
 Controller::Arm* Controller::Candidate(const Arm& best) {
   for (std::size_t i = 0; i < arms_.size(); ++i) {
     Arm& arm = arms_[turn_++ % arms_.size()];
-    // What is far behind has better chances to waste time than to win.
+    // An arm that is far behind is likelier to waste time than to win.
     if (Allowed(arm) && &arm != &best &&
         (arm.mode == SpecMode::kOff || arm.rate() > 0.7 * best.rate()))
       return &arm;
@@ -168,7 +169,7 @@ bool Controller::More(const Draft& draft) const {
 }
 
 int Controller::Verified(const Draft& draft) const {
-  // Nothing may have been drafted, where the context of the draft ends.
+  // The draft may be empty where the draft model's context ends.
   const int max =
       std::clamp(draft.size - (request_.extra ? 1 : 0), 0, std::max(0, plan_.tokens_max));
   if (params_.fixed || plan_.mode == SpecMode::kExhaustive || verify_(1) == 0) return max;
@@ -244,7 +245,7 @@ void Controller::Add(const Draft& draft, const Round& round) {
   Account(draft, round);
 }
 
-// Where the first token of a draft did not pay it is drafted less and less often.
+// Drafts less and less often while a draft's first token does not pay.
 void Controller::Rest(const Round& round) {
   constexpr int kRestMax = 5;  // 32 rounds
   if (params_.fixed || params_.free || round.drafted == 0) return;
@@ -259,7 +260,7 @@ void Controller::Account(const Draft& draft, const Round& round) {
   lost_s_ *= keep_s;
   behind_ = round.drafted > 0 ? 0 : behind_ + round.accepted + 1;
   if (arm_ != nullptr) {
-    // What the round could expect says more about the arm than what it got.
+    // A round's expected tokens say more about the arm than its actual ones.
     double all = 1, tokens = 1;
     for (int i = 0; i < std::min(round.verified, round.judged); ++i)
       tokens += all *= Accepted(draft, i);

@@ -27,7 +27,7 @@ struct Branch {
   double probability = 0;
 };
 
-// What a round did, for the controller to learn from.
+// The outcome of a round, for the controller to learn from.
 struct Round {
   SpecMode mode = SpecMode::kOff;
   int threads = 0;   // of the target
@@ -80,16 +80,16 @@ class Controller {
   // `room`: tokens that may still come behind the next one.
   Plan Next(int room);
   const Plan& plan() const { return plan_; }
-  // Whether the next token of `draft` is worth drafting while the target waits for it.
+  // True if the next token of `draft` is worth drafting while the target waits for it.
   bool More(const Draft& draft) const;
-  // How many of its tokens to verify.
+  // Returns how many of its tokens to verify.
   int Verified(const Draft& draft) const;
   // Tokens that verifying `n` of them will probably keep, the one before them included: the mean,
   // rounded up.
   int ExpectedKept(const Draft& draft, int n) const;
   // The likeliest outcomes of verifying `n` tokens of `draft`, likeliest first.
   void Branches(const Draft& draft, int n, std::vector<Branch>& out) const;
-  // That a whole draft is accepted and then the draft's guess of that rank comes.
+  // The probability that the draft's guess of that rank comes behind a draft accepted whole.
   double BonusHit(int rank) const { return tables().bonus(rank); }
   void Add(const Draft& draft, const Round& round);
 
@@ -105,7 +105,7 @@ class Controller {
   SpecMode mode() const { return mode_; }
 
  private:
-  // What is known of greedy and of drawn drafts.
+  // The estimates for greedy or for drawn drafts.
   struct Tables {
     Acceptances acceptances;
     PhiEstimator pair{Phi{}, 4, 2048};  // of draft and target: the prior of requests
@@ -135,11 +135,11 @@ class Controller {
   // The yardstick or another way, when it is time to look again; null: it is not.
   Arm* Trial(const Arm& best);
   Arm* BestArm();
-  // Whose turn it is in mode auto, with a source that costs time.
+  // Returns the arm of the next round in mode auto, with a source that costs time.
   Arm* AutoArm(int room);
   // The next to be looked at again; null: none has chances.
   Arm* Candidate(const Arm& best);
-  // What a round with a draft may cost more than plain decoding, in vain.
+  // Returns the time that a round with a draft may lose against plain decoding.
   double Risk() const;
   bool InBudget(double further_s) const;
   void Rest(const Round& round);

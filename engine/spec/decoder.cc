@@ -72,7 +72,7 @@ void Decoder::End() {
   LetGoOfGrammar();
 }
 
-// What an ended answer's grammar holds is free for others.
+// Frees the memory of an ended answer's grammar for others.
 void Decoder::LetGoOfGrammar() {
   if (sampler_.params().constraint == nullptr) return;
   if (drafting_) source_->Begin({}, {});
@@ -254,7 +254,8 @@ int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   return whole || proposal.num_alternates > 0 ? 0 : -1;
 }
 
-// What the next round begins with: the branch that came true, or what is left of this draft.
+// Takes the draft that the next round begins with: the branch that came true, or what is left of
+// this draft.
 void Decoder::TakeNext(Round& round) {
   next_.Clear();
   const int token = out_.back();

@@ -93,7 +93,8 @@ class Decoder {
   void StartAhead(const Controller::Plan& plan, int n);
   // Judges the rows and appends what comes to out_.
   void JudgeRows(std::span<const float> logits, Round& round);
-  // Of `token` among the guesses of `proposal`; `whole`: behind a draft that was accepted whole.
+  // The rank of `token` among the guesses of `proposal`; `whole`: behind a draft that was accepted
+  // whole.
   static int RankOf(int token, const Proposal& proposal, bool whole);
   void GiveUpDrafting(const Status& why);
   void TakeNext(Round& round);

@@ -13,16 +13,16 @@ inline constexpr int kAlternatesMax = kDraftWidthMax;
 // Proposals of a draft: one more than are verified, for the token behind them.
 inline constexpr int kProposalsMax = kDraftTokensMax + 1;
 
-// How sure a source is of a proposal, in classes whose acceptance is measured: 0 is the least.
+// A source's confidence in a proposal, in classes whose acceptance is measured: 0 is the least.
 inline constexpr int kConfidenceClasses = 12;
 
 struct Proposal {
   int token = -1;
   int confidence = 0;  // [0, kConfidenceClasses)
-  // What else may come, likeliest first.
+  // The alternatives to the token, likeliest first.
   std::array<int, kAlternatesMax> alternates = {};
   int num_alternates = 0;
-  // What the token was drawn from, for rejection sampling; empty: from nothing but itself.
+  // The distribution that the token was drawn from, for rejection sampling; empty: the token alone.
   sampling::Distribution distribution;
 };
 

@@ -1,4 +1,4 @@
-// Where drafts come from: a second model, the text itself, or the target with fewer neurons.
+// The source of drafts: a second model, the text itself, or the target with fewer neurons.
 #pragma once
 
 #include <functional>
@@ -49,11 +49,11 @@ class DraftSource {
   virtual int threads() const { return 1; }  // all there are
   // Asked now and then by a long Propose; false gives it up (Cancelled). Thread-safe itself.
   virtual void SetOnWait(const std::function<bool()>&) {}
-  // Of the last Propose, seconds spent on tokens of the sequence that the source had not seen.
+  // Seconds that the last Propose spent on tokens of the sequence that were new to the source.
   virtual double catch_up_s() const { return 0; }
-  // Whether proposing costs time worth counting.
+  // True if proposing costs no time worth counting.
   virtual bool free() const { return false; }
-  // Whether it may run while the target verifies.
+  // True if it may run while the target verifies.
   virtual bool parallel() const { return false; }
   // Tokens a sequence may have.
   virtual int capacity() const = 0;

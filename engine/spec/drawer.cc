@@ -61,7 +61,7 @@ void Drawer::DrawSampled(const sampling::Distribution& from, int position, Propo
   proposal.confidence = ranked_.size() > 1
                             ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
                             : kConfidenceClasses - 1;
-  // What comes instead of a refused token is drawn anew where the rule is rejection.
+  // Rejection draws the token in place of a refused one anew.
   if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
   for (const int token : ranked_) {

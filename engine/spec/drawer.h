@@ -9,7 +9,8 @@
 
 namespace thermocline::spec {
 
-// What all sources do that draw from logits: the token, what else may come, and how sure it is.
+// Makes the proposals of sources that draw from logits: the token, its alternatives, its
+// confidence.
 class Drawer {
  public:
   Drawer(int vocab_size, int capacity) : sampler_(vocab_size, capacity) {}

@@ -1,4 +1,4 @@
-// What the controller knows by measurement: times of steps, and how often drafts are right.
+// The controller's measurements: times of steps, and how often drafts are right.
 #pragma once
 
 #include <array>
@@ -43,8 +43,8 @@ class StepTimes {
   std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {}, estimates_ = {};
 };
 
-// That a proposal is accepted, given that those before it were: by its confidence, as far as that
-// was seen, else by its place (phi).
+// The probability that a proposal is accepted, given that those before it were: by its confidence,
+// as far as that was seen, else by its place (phi).
 class Acceptances {
  public:
   void Add(int confidence, bool accepted);
@@ -54,7 +54,8 @@ class Acceptances {
   std::array<double, kConfidenceClasses> accepted_ = {}, refused_ = {};
 };
 
-// How often the token behind an accepted length is the draft's first, second, ... guess for it.
+// The probability that the token behind an accepted length is the draft's first, second, ... guess
+// for it.
 class GuessHits {
  public:
   explicit GuessHits(double first);

@@ -13,7 +13,8 @@ namespace {
 constexpr int kChunk = 64;  // tokens of one step
 // Paths of one step: what the draft's networks compute together.
 constexpr int kPathsMax = ffn::kSparseTokensMax;
-// Of each path beside what it shares: the block it begins in, copied, and what is drafted.
+// Blocks of a path beyond its shared ones: a copy of the block it begins in, and its drafted
+// tokens.
 constexpr int kPathBlocks = 1 + (kProposalsMax + kernels::kKvBlock - 1) / kernels::kKvBlock;
 // By the target itself: the sequence takes as much as a path, for its begun block and its drafts.
 constexpr int kSelfBlocks = (1 + kPathsMax) * kPathBlocks;

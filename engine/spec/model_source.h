@@ -64,7 +64,7 @@ class ModelSource final : public DraftSource {
     workers_.SetActive(threads > 0 ? threads : threads_alone_);
   }
   int threads() const override { return workers_.threads(); }
-  // What SetThreads(0) means.
+  // Sets the number of threads that SetThreads(0) means.
   void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
  private:

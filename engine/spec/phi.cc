@@ -116,7 +116,8 @@ void PhiEstimator::Step(Mixture& m) const {
   m.uniform /= sum;
   m.none /= sum;
   if (geometric_count == 0) return;
-  // Those of a geometric without end that would lie beyond, at 20 + p / (1 - p) each on average.
+  // Outcomes of an endless geometric that would lie beyond the last position, at 20 + p / (1 - p)
+  // each on average.
   const double lost = geometric_count * power / inside;
   const double accepted = positions + lost * (kPositions + m.p / (1 - m.p));
   m.p = std::clamp(accepted / (accepted + geometric_count + lost), m.p_min, m.p_max);

@@ -21,7 +21,7 @@ struct Phi {
   double a = 1;    // >= 0
   double c = 0;    // >= 0
 
-  // Of k accepted tokens out of n drafted. 0 <= k <= n <= kDraftTokensMax.
+  // The probability of k accepted tokens out of n drafted. 0 <= k <= n <= kDraftTokensMax.
   double operator()(int k, int n) const;
   // E[k], and that the first k are accepted (k <= n): sum of phi(k..n).
   double Mean(int n) const;
@@ -67,7 +67,7 @@ class PhiEstimator {
   double LogLikelihood(const Phi& phi) const;
 
   Phi phi_;
-  // What decays, and with the prior's.
+  // The decaying counts, and the same with the prior's.
   Counts seen_, counts_;
   Counts prior_;
   double decay_;

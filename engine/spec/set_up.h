@@ -23,11 +23,12 @@ struct LoadedDraft {
 };
 Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOptions& target);
 
-// Whether `draft` can draft for `target`: InvalidArgument with the first token that differs.
+// Checks that `draft` can draft for `target`: InvalidArgument with the first token that differs.
 // Warns of a draft that is larger than its target.
 Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft);
 
-// What the draft needs of the target's loading: the predictor of self, and memory to draft ahead.
+// Asks the target's loading for the draft's needs: the predictor of self, and memory to draft
+// ahead.
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target);
 
 // Everything that decodes with drafts. Decode thread only, but for its making.
@@ -56,7 +57,7 @@ class Speculation {
   int tokens_max() const { return options_.tokens_max; }
   // Why the source cannot work while the target verifies; "" = it can, or there is none.
   const std::string& not_ahead() const { return not_ahead_; }
-  // Of all requests so far, as of the last End.
+  // The statistics of all requests so far, as of the last End.
   SpecStats Stats() const;
 
  private:

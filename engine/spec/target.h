@@ -17,9 +17,9 @@ class Target {
   // exec::Transformer::Forward; then nothing was added.
   // Requires: 1 <= T <= kDraftTokensMax + 1.
   virtual exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) = 0;
-  // Of the next step's tokens the first `tokens` will probably be kept. Until that step.
+  // The first `tokens` tokens of the next step will probably be kept. Holds until that step.
   virtual void ExpectKept(int tokens) { static_cast<void>(tokens); }
-  // Of the last step's tokens the first `kept` stay, the others never were.
+  // Keeps the first `kept` tokens of the last step and drops the others.
   virtual void Keep(int kept) = 0;
   // Threads that a step uses; the others are left to the draft. Until it is called again.
   virtual void SetThreads(int threads) = 0;

@@ -1,4 +1,4 @@
-// What the target's distribution makes of a proposed token.
+// Judges a proposed token by the target's distribution.
 //
 // Both rules give tokens of the target's distribution p, whatever the draft's q is:
 //   same text   the token is the target's own draw, Pick(p); a proposal x is accepted if it is that

@@ -51,8 +51,8 @@ class BlockReader {
   // Reads that have ended, at least one unless the time is up or nothing is in flight; 0 ms does
   // not wait. Returns how many were written to `out`. Each read ends exactly once.
   virtual int Wait(std::span<Completion> out, std::chrono::milliseconds timeout) = 0;
-  // How many reads Wait had better wait for at once, where they are in flight: fewer calls to the
-  // kernel. A hint; what has ended already comes without waiting.
+  // Sets the number of reads that Wait had better wait for at once, where they are in flight: fewer
+  // calls to the kernel. A hint; what has ended already comes without waiting.
   virtual void SetBatch(int /*reads*/) {}
   int in_flight() const { return in_flight_; }
 
@@ -72,9 +72,9 @@ struct ReaderOptions {
 Result<std::unique_ptr<BlockReader>> OpenBlockReader(const std::string& path,
                                                      const ReaderOptions& options);
 
-// What a completion of `read` means: OK when every byte of it inside the file was read. DataLoss:
-// the file ends before its size() when it was opened, somebody truncated it. Else the errno's
-// Status.
+// The status of a completion of `read`: OK when every byte of it inside the file was read.
+// DataLoss: the file ends before its size() when it was opened, somebody truncated it. Else the
+// errno's Status.
 Status ReadStatus(const BlockReader& reader, const BlockReader::Read& read,
                   const Completion& completion);
 

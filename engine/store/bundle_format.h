@@ -69,7 +69,7 @@ struct NeuronLayout {
   void SetRowBytes(int hidden_size);
 };
 
-// What the file says, without the data. Const after it is read.
+// The contents of the file, without the data. Const after it is read.
 struct BundleIndex {
   enum class Kind { kNeurons, kLayers };
   Kind kind = Kind::kNeurons;
@@ -98,7 +98,7 @@ struct BundleIndex {
     const std::uint64_t n = layout.neurons_per_group;
     return (intermediate_size + n - 1) / n;
   }
-  // Of a neuron's bundle in the file.
+  // The offset of a neuron's bundle in the file.
   std::uint64_t BundleOffset(int layer, int neuron) const {
     const std::uint64_t n = layout.neurons_per_group;
     const std::uint64_t at = layers[layer].position[neuron];
@@ -108,7 +108,7 @@ struct BundleIndex {
   std::uint64_t ImageOffset(int layer) const { return data_offset + layer * image_bytes; }
 };
 
-// What a bundle file must match.
+// The identity that a bundle file must match.
 struct BundleIdentity {
   std::string model_hash;
   int hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;

@@ -141,7 +141,7 @@ BundleIndex::Layer ReadLayer(HeaderFields fields, int num_neurons, const ArrayAr
   return layer;
 }
 
-// What the kinds have of their own.
+// The fields that only one kind has.
 void ReadLayers(HeaderFields& fields, const std::string& path, const ArrayArea& area,
                 int expert_neurons, BundleIndex& index, Status& status) {
   const Json::Array& layers = fields.List("layers", index.num_hidden_layers);

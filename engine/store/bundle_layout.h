@@ -1,4 +1,5 @@
-// What the reader and the writer of bundle files share; the grammar is in bundle_format.h.
+// The layout that the reader and the writer of bundle files share; the grammar is in
+// bundle_format.h.
 #pragma once
 
 #include <bit>

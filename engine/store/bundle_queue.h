@@ -40,7 +40,7 @@ class BundleQueue {
   enum class Kind : std::uint8_t { kDemand, kAhead };
   // Queues reads of a layer's neurons, in any order.
   void Add(int layer, std::span<const int> neurons, Kind kind);
-  // What is queued ahead for the layer, but not started, is wanted now; or not any more:
+  // Reads that are queued ahead for the layer, but not started, are wanted now; or not any more:
   // `dropped` is called with each neuron.
   void Promote(int layer);
   void Drop(int layer, const std::function<void(int neuron)>& dropped);
@@ -78,7 +78,7 @@ class BundleQueue {
     std::uint8_t tries = 0;
     std::uint64_t wanted[kBundlesMax / 64] = {};
   };
-  // Of a read, whose parts end one by one.
+  // The state of a read whose parts end one by one.
   struct Ending {
     int parts_left = 0;
     int failed = -1;          // a part; -1: none
@@ -94,10 +94,10 @@ class BundleQueue {
   std::size_t skipped_bytes() const {
     return options_.rest_only ? index_.layout.deciding_bytes() : 0;
   }
-  // Of the bundle at a place of the layer's order: what is wanted of it.
+  // The offset of the wanted bytes of the bundle at a place of the layer's order.
   std::uint64_t Begin(int layer, std::uint32_t place) const;
   Extent ExtentOf(const Read& read) const;
-  // Of a read's parts, that are read each for itself: its rows, where it is not bundled.
+  // The parts of a read, each of which is read by itself: its rows, where it is not bundled.
   int num_parts() const;
   Extent PartOf(const Read& read, int part) const;
   void StartParts(const Read& read, std::size_t room);

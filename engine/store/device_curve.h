@@ -1,5 +1,5 @@
-// How fast a device reads blocks of each size at each depth of its queue: what the flash tier plans
-// its reads by.
+// The speed of a device by the size of blocks and the depth of its queue: the flash tier plans its
+// reads by it.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class Curve {
   // [chunk][depth] reads a second; 0: not measured.
   using Table = std::array<std::array<double, kDepths.size()>, kChunks.size()>;
 
-  // What was measured.
+  // The subject of the measurement.
   struct Source {
     std::string device;  // for people: "nvme0n1 (Samsung SSD 980, 259:0)"
     std::string method;  // of the BlockReader

@@ -1,4 +1,4 @@
-// What the readers of a real file share. Private to this folder.
+// The common part of readers of a real file. Private to this folder.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,7 @@ namespace thermocline::store {
 // Tokens. Measured (docs/flash.md): shorter ones lose hits where the use of neurons is steady,
 // longer ones would only be slower to follow a change of topic.
 inline constexpr double kHalfLife = 128;
-// Of experts, whose use follows the topic (docs/experts.md: replay).
+// The half-life of experts, whose use follows the topic (docs/experts.md: replay).
 inline constexpr double kExpertHalfLife = 8;
 
 // Entries are numbers in [0, entries). Thread-compatible. Allocates nothing after construction.
@@ -74,7 +74,7 @@ class HeatOrder {
   Item PopTop();
   void ReturnHeld();
   void LowerAll(float by);
-  // What a use at token `now` adds, log2.
+  // The heat that a use at token `now` adds, log2.
   float UseAt(std::int64_t now) const {
     return static_cast<float>(static_cast<double>(now - base_) / half_life_);
   }

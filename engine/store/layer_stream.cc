@@ -90,7 +90,8 @@ void LayerStream::Begin(int layer) {
   if (const int before = in_stage_[stage]; before >= 0) missing_[before] = -1;
   in_stage_[stage] = layer;
   missing_[at] = static_cast<int>((l.image.size() + kLayerCheckBytes - 1) / kLayerCheckBytes);
-  // What waits is of one other layer at most; what has left would pile up while the device is slow.
+  // The entries that wait are of one other layer at most; those that have left would pile up while
+  // the device is slow.
   queue_.erase(queue_.begin(), queue_.begin() + queue_begin_);
   queue_begin_ = 0;
   for (int i = 0; i < missing_[at]; ++i) queue_.push_back({layer, i, 0, epoch_});

@@ -157,7 +157,7 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   const auto entry = static_cast<std::uint32_t>(at);
   std::uint8_t& mine = flags_[at];
   if (mask != 0 || where_[at] != nullptr) {
-    Hold(entry, mask);  // whoever needs it: its rows are multiplied when all are there
+    Hold(entry, mask);  // whichever tokens need it: its rows are multiplied when all are there
   }
   if (mask != 0) {
     if ((mask & expected_mask_) == 0) flags |= kStaged;

@@ -88,7 +88,7 @@ class NeuronStore {
   std::size_t memory_bytes() const { return memory_.size() + queue_->memory_bytes(); }
 
  private:
-  // Of a neuron.
+  // The flags of a neuron.
   static constexpr std::uint8_t kPending = 1;   // a read of it is queued or under way
   static constexpr std::uint8_t kWanted = 2;    // and Await waits for it
   static constexpr std::uint8_t kStaged = 4;    // it goes to the stage, not to the cache

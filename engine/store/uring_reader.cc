@@ -43,7 +43,7 @@ int InitRing(unsigned entries, io_uring& ring) {
   return error;
 }
 
-// Whether the ring works at all: a filter of system calls may let it be made and not be used.
+// Checks that the ring works at all: a filter of system calls may let it be made and not be used.
 int TryRing(io_uring& ring) {
   io_uring_prep_nop(io_uring_get_sqe(&ring));
   if (const int n = io_uring_submit_and_wait(&ring, 1); n < 0) return n;
@@ -66,7 +66,8 @@ class UringReader final : public FileReader {
   ~UringReader() override {
     Completion out[64];
     while (in_flight_ > 0) Wait(out, std::chrono::hours(1));
-    // Else the kernel lets go of them some time later, and a disk cannot be unmounted right away.
+    // Without this the kernel lets go of them some time later, and a disk cannot be unmounted right
+    // away.
     if (memory_registered_) io_uring_unregister_buffers(&ring_);
     if (file_registered_) io_uring_unregister_files(&ring_);
     io_uring_queue_exit(&ring_);

@@ -18,7 +18,7 @@ struct Symbol {
   int prev = -1, next = -1;
 };
 
-// What joining two symbols gives.
+// The result of joining two symbols.
 struct Merge {
   bool possible = false;
   double rank = 0;  // lower joins first; equal ranks join from the left

@@ -1,4 +1,4 @@
-// Whether a text contains any of several strings, read once however many they are.
+// Tests whether a text contains any of several strings; reads it once for all of them.
 // Source: Aho and Corasick 1975, "Efficient string matching".
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace thermocline::text {
 
-// Where a client names none. Source: as DRY's (engine/sampling/dry_penalty.h).
+// The breakers where a client names none. Source: as DRY's (engine/sampling/dry_penalty.h).
 inline const std::vector<std::string> kDryBreakersDefault = {"\n", ":", "\"", "*"};
 
 // Ids of the tokens whose text contains one of `strings`, ascending: SamplingParams::dry_breakers.

@@ -75,7 +75,7 @@ struct Stmt {
 // the subset; both with the line and the construct's name.
 Result<Body> Parse(std::string_view source);
 
-// Whether there is a filter or test of that name.
+// True if there is a filter or test of that name.
 bool HasFilter(std::string_view name);
 bool HasTest(std::string_view name);
 

@@ -1,4 +1,4 @@
-// What both halves of the parser stand on: a position in the tokens, errors, nodes, a bound on
+// The base of both halves of the parser: a position in the tokens, errors, nodes, a bound on
 // nesting.
 #pragma once
 

@@ -133,7 +133,7 @@ class Value {
     int budget = kComparisonsMax;
     return Equals(other, budget, 0);
   }
-  // Whether `container`, a list or dict, is this value or lies anywhere inside it; "yes" if that
+  // True if `container`, a list or dict, is this value or lies anywhere inside it; also if that
   // takes too long.
   bool Reaches(const Value& container) const {
     int budget = kComparisonsMax;

@@ -17,7 +17,7 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   // Consecutive pieces that together are `text`. Requires: well-formed UTF-8.
   virtual std::vector<std::string_view> Split(std::string_view text) const = 0;
-  // Whether a word that is itself a token is taken without merging (Llama 3).
+  // True if a word that is itself a token is taken without merging (Llama 3).
   virtual bool ignore_merges() const = 0;
 
   // `name` is tokenizer.ggml.pre. Unimplemented if the name is not known.

@@ -78,7 +78,7 @@ class Tokenizer {
   void EncodeSource(const Source& source, std::vector<int>& out) const;
   // The longest special token at `pos`, or nullptr.
   const Special* MatchSpecial(const Source& source, std::size_t pos) const;
-  // Whether no word is next to the `size` bytes at `pos`.
+  // True if no word is next to the `size` bytes at `pos`.
   static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
   void EncodeBetween(std::string_view text, bool at_start, std::size_t piece_bytes,
                      std::vector<int>& out) const;

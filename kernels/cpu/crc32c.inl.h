@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kChainBytes = 256;  // of each of the three; longer ones gain nothing
 
-// What a register becomes when `bytes` zeros follow: linear, so four tables of its bytes.
+// Makes the tables that advance a register over `bytes` zeros: linear, so four tables of its bytes.
 using ShiftTables = std::array<std::array<std::uint32_t, 256>, 4>;
 constexpr ShiftTables MakeShift(std::size_t bytes) {
   std::array<std::uint32_t, 32> column{};  // of each bit

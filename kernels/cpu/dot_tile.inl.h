@@ -5,7 +5,8 @@
 namespace thermocline::kernels {
 namespace {
 
-// What is subtracted from a sum of levels times activations, times the sum of the activations.
+// The offset of levels: times the sum of the activations, it is subtracted from a sum of levels
+// times activations.
 constexpr std::int32_t OffsetOf(DType type) {
   return IsWide(type) ? kWideOffset : LayoutOf(type).offset;
 }
@@ -56,7 +57,7 @@ template <DType type, int first, int N, int P, int T, typename SomeGroup>
 namespace thermocline::kernels {
 namespace {
 
-// What the sums of half a group (of a whole one: half = -1) begin with.
+// Returns the start value of the sums of half a group (of a whole one: half = -1).
 template <DType type, int half>
 [[gnu::always_inline]] inline I32x16 BeginDot(const TokenRows& x, std::ptrdiff_t block) {
   if constexpr (OffsetOf(type) == 0) return ZeroI();

@@ -29,7 +29,7 @@ inline void DecodeSigned(const std::uint8_t* group, std::uint8_t* out) {
   });
 }
 
-// Where group `g` (32 columns) of a panel has its levels.
+// Returns the levels of group `g` (32 columns) of a panel.
 template <DType type>
 inline const std::uint8_t* GroupAt(const std::uint8_t* panel, int g) {
   constexpr int kGroups = Traits(type).block_size / kActivationBlock;

@@ -138,7 +138,7 @@ template <DType type>
   return panel + col / Traits(type).block_size * BlockBytes<type>();
 }
 
-// What all groups of a block share.
+// The numbers that all groups of a block share.
 struct BlockHeader {
   I32x16 numbers[16];  // scales and minimums of the sub-blocks, where they are of six bits
   F32x16 d, dmin;      // blocks of 256

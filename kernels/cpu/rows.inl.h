@@ -298,7 +298,7 @@ void MultiplyOneToken(const GemmRowsParams& p) {
   }
 }
 
-// Whether it was done.
+// Returns true if it multiplied.
 bool MultiplyOneToken(const GemmRowsParams& p) {
   if (p.tokens > 1 || p.weights.cols % 256 != 0) return false;
   switch (p.weights.type) {

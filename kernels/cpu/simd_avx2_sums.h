@@ -1,4 +1,4 @@
-// What the sums of rows need of AVX2: coefficients in bytes, rows of levels interleaved. Included
+// AVX2 functions for the sums of rows: coefficients in bytes, rows of levels interleaved. Included
 // by simd_avx2.h.
 #pragma once
 

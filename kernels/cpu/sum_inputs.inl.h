@@ -22,7 +22,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// Whose lines, and the next ones', stay in the cache.
+// The rows whose lines, with the next rows' lines, stay in the cache.
 constexpr int kRowsTogether = kSumsInWords ? 16 : 8;
 // Lines asked for while four rows' blocks are at hand, as many as they have: beside 64 bytes of
 // their levels, and beside the scales of 16 blocks.
@@ -57,7 +57,7 @@ struct RowsAhead {
   }
 };
 
-// Of a call: words of coefficients of the rows at hand, sums of all rows.
+// The buffers of a call: words of coefficients of the rows at hand, sums of all rows.
 struct InputScratch {
   std::int32_t *high, *low;          // [kRowsTogether / 4, padded]
   float* inverse;                    // [padded] what coefficients are times before they are rounded

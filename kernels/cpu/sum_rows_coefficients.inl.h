@@ -4,7 +4,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// How a type's rows lie, in groups of 256 columns (fewer at the row's end).
+// The layout of a type's rows, in groups of 256 columns (fewer at the row's end).
 template <DType type>
 struct SumTraits {
   static constexpr bool kBytes = type == DType::kQ8_0;  // a level is a byte, else less

@@ -29,7 +29,7 @@ struct OrderedSums {
   alignas(64) std::int32_t high[kColumns], low[kColumns];
 };
 
-// Where in a row the 64 bytes of levels of blocks [block, block + kLoadBlocks) are.
+// Returns the offset in a row of the 64 bytes of levels of blocks [block, block + kLoadBlocks).
 template <DType type>
 inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
   using Traits = SumTraits<type>;
@@ -105,8 +105,8 @@ inline void OrderSums(const I32x16 (&sets)[SumTile<type>::kSets], std::int32_t* 
   }
 }
 
-// Where a chunk's sums of a token go, from the range's first column on: to y, or as a part of a
-// shared sum.
+// The target of a chunk's sums of a token, from the range's first column on: to y, or as a part of
+// a shared sum.
 struct SumTarget {
   float* out;
   std::int32_t *high, *low;  // not null: instead of `out`

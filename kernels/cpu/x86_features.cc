@@ -27,7 +27,7 @@ Registers CpuidLeaf7(unsigned subleaf) {
 
 bool Bit(unsigned word, int bit) { return (word >> bit & 1U) != 0; }
 
-// Whether the operating system saves the tile registers. Source: XCR0 bits 17 and 18.
+// True if the operating system saves the tile registers. Source: XCR0 bits 17 and 18.
 bool SystemSavesTiles() {
   if (!Bit(CpuidLeaf1().ecx, 27)) return false;
   std::uint32_t low = 0, high = 0;

@@ -1,5 +1,5 @@
-// What an x86-64 processor and its operating system offer the kernels. Asked once each, at run
-// time.
+// The features that an x86-64 processor and its operating system offer the kernels. Asked once
+// each, at run time.
 #pragma once
 
 namespace thermocline::kernels {

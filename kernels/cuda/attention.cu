@@ -15,7 +15,8 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-// Of a multiprocessor, at least. Told nothing, ptxas saves registers and keeps two loads in flight.
+// The fewest blocks of a multiprocessor. Without them ptxas saves registers and keeps two loads in
+// flight.
 constexpr int BlocksOf(int group) { return group == 1 ? 6 : group == 4 ? 4 : 3; }
 
 // Grid: [chunks, kv heads * tiles of the group, T].

@@ -1,5 +1,5 @@
-// What a block of AttendChunk (attention.cu) does: queries to shared memory, scores, their softmax,
-// the weighted sum of values. In an unnamed namespace, for attention.cu alone.
+// The steps of a block of AttendChunk (attention.cu): queries to shared memory, scores, their
+// softmax, the weighted sum of values. In an unnamed namespace, for attention.cu alone.
 #pragma once
 
 #include "kernels/cuda/dense.h"
@@ -34,7 +34,7 @@ __device__ __forceinline__ float* StateOf(const DeviceAttentionParams& p, int to
   return p.scratch + index * static_cast<std::size_t>(p.head_dim + 2);
 }
 
-// What one load of keys or values holds.
+// The contents of one load of K or V.
 template <KvType kType>
 struct Loads {
   static constexpr int kPositions = kType == KvType::kF16 ? 8 : 4;  // of keys: 16 bytes

@@ -40,7 +40,7 @@ struct Few {
     Pair blocks[kBlocks][kPanelRows];  // K types: d and dmin
   };
 
-  // What a lane has loaded of a run.
+  // The part of a run that a lane has loaded.
   struct Loaded {
     GroupLevels<kType> levels[kAhead];
     unsigned q[kAhead][2];

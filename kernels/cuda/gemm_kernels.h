@@ -1,4 +1,4 @@
-// What the files of the product share.
+// The declarations that the files of the product share.
 #pragma once
 
 #include "kernels/cuda/panel_group.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
-// Where results go: out = ((product + bias) + out, if accumulated).
+// The target of results: out = ((product + bias) + out, if accumulated).
 struct GemmOut {
   float* out;
   const float* bias;

@@ -141,7 +141,7 @@ __device__ __forceinline__ void MultiplyRows(const DeviceGemmRowsParams& p, Shar
     out[row + lane / 4 + i / 2 * 8][token + lane % 4 * 2 + i % 2] = chains[i].acc;
 }
 
-// Where the row is that thread `row` < kRows knows of: that of neuron `id`, or none.
+// Finds the row of neuron `id`, or none, for thread `row` < kRows.
 template <DType type>
 __device__ __forceinline__ void FindRow(const std::uint8_t* data, const std::int32_t* slots, int id,
                                         bool there, int cols, Shared<type>& shared) {
@@ -163,7 +163,7 @@ __device__ __forceinline__ void ForWarpRows(int tokens, int first, int count, co
   }
 }
 
-// What becomes of the products in shared.gate; with its bias if up's are to come.
+// Stores the products in shared.gate; with its bias if up's are to come.
 template <DType type>
 __device__ __forceinline__ void StoreRows(const DeviceGemmRowsParams& p, int first, int count,
                                           Shared<type>& shared) {

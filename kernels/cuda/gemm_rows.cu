@@ -32,7 +32,7 @@ struct Warp {
   const std::uint8_t* rows[kUnitsMax];
 };
 
-// How a call is cut up, the same for all warps.
+// The partition of a call, the same for all warps.
 struct Cut {
   int rows;    // of a tile
   int pieces;  // of 32 blocks, of a segment

@@ -12,8 +12,8 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kListThreads = 128;  // of a block that may write a list
 
-// Whether this block is the last of the `blocks` with that ticket; then it sees what all of them
-// wrote. All threads of every one of these blocks call it once, at their end.
+// Returns true in the last of the `blocks` with that ticket; that block sees the writes of all of
+// them. All threads of every one of these blocks call it once, at their end.
 __device__ inline bool IsLastOf(int blocks, std::int32_t* ticket) {
   __shared__ bool last;
   __threadfence();
@@ -115,7 +115,7 @@ __device__ inline void WriteList(const NeuronSet& set, const std::uint16_t* with
   if (threadIdx.x == 0) set.starts[NumSumRuns(neurons)] = written;
 }
 
-// What a launch that wrote `set.masks` ends with, in all its threads.
+// Ends a launch that wrote `set.masks`; all its threads call it.
 __device__ inline void EndWithList(const NeuronSet& set, const std::uint16_t* within, int neurons) {
   const int blocks = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
   if (IsLastOf(blocks, set.ticket)) WriteList(set, within, neurons);

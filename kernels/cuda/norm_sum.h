@@ -12,8 +12,8 @@ __device__ __forceinline__ float AddChains(float chain) {
   return __shfl_sync(~0U, chain, 0);
 }
 
-// What a block sums, a tile at a time: `fill(tile, begin, count, of)` writes of(value) of values
-// begin .. begin + count - 1. This one reads them with `value(i)`.
+// The values that a block sums, a tile at a time: `fill(tile, begin, count, of)` writes of(value)
+// of values begin .. begin + count - 1. This one reads them with `value(i)`.
 template <typename Value>
 struct TileOf {
   const Value& value;

@@ -34,8 +34,7 @@ struct PanelTraits {
                                                        : 0;
 };
 
-// What a lane loads of a group's levels. Nothing is decoded yet, so that many loads can be under
-// way.
+// A lane's loads of a group's levels. Nothing is decoded yet, so that many loads can be under way.
 template <DType kType>
 struct GroupLevels {
   using P = PanelTraits<kType>;
@@ -164,12 +163,13 @@ struct RowNumbers {
   }
 };
 
-// What a chain of sums takes from one group: factor times dot, and min times sum.
+// The term of one group in a chain of sums: factor times dot, and min times sum.
 struct alignas(16) Term {
   float factor, dot, min, sum;
 };
-// Of dots (Q6_K: two), the row's numbers, and the scale and scaled sum of the activations. Products
-// of dots and six- or eight-bit scales are below 2^24 and so exact, as are their sums.
+// Computes a term from dots (Q6_K: two), the row's numbers, and the scale and scaled sum of the
+// activations. Products of dots and six- or eight-bit scales are below 2^24 and so exact, as are
+// their sums.
 template <DType kType>
 __device__ __forceinline__ Term TermOf(const float* dots, const Pair& row, float scale,
                                        float scaled_sum) {

@@ -1,5 +1,5 @@
-// What happens to queries, keys and values between their product and attention: norms of heads,
-// rotation, scaling, and storing in the cache.
+// The steps on Q, K and V between their product and attention: norms of heads, rotation, scaling,
+// and storing in the cache.
 #include "kernels/cuda/dense.h"
 #include "kernels/cuda/norm_sum.h"
 #include "kernels/cuda/warp_quantize.h"

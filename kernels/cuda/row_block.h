@@ -14,7 +14,7 @@ __device__ inline float LoadHalf(const std::uint8_t* p) {
   return ptx::HalfToFloat(*reinterpret_cast<const std::uint16_t*>(p));
 }
 
-// How rows of a quantised type lie, as RowLayout and LayoutOf of kernels/reference.
+// The layout of rows of a quantised type, as RowLayout and LayoutOf of kernels/reference.
 template <DType type>
 struct RowTraits {
   static constexpr bool kIsK = type == DType::kQ4_K || type == DType::kQ5_K;
@@ -32,7 +32,7 @@ struct RowTraits {
                                                         : 0;
 };
 
-// What a lane holds of a row's block of 32 columns.
+// A lane's part of a row's block of 32 columns.
 template <DType type>
 struct RowBlock {
   std::uint32_t words[RowTraits<type>::kWords];
@@ -83,7 +83,7 @@ __device__ inline void LoadRowScales(const std::uint8_t* row, int block, int blo
   }
 }
 
-// Where the words of a block are. Requires: not Q6_K.
+// Returns the words of a block. Requires: not Q6_K.
 template <DType type>
 __device__ inline const std::uint8_t* RowWords(const std::uint8_t* row, int block, int blocks) {
   using Row = RowTraits<type>;

@@ -29,7 +29,7 @@ class RowStretch {
 
   __device__ __forceinline__ explicit RowStretch(const std::uint8_t* data) : data_(data) {}
 
-  // Where a stretch from `from` begins behind the multiple of 16 that its copy begins at.
+  // Returns the offset of a stretch at `from` from the multiple of 16 that its copy begins at.
   static __device__ __forceinline__ int Shift(const std::uint8_t* from) {
     return kAligned ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(from) & 15U);
   }

@@ -1,4 +1,4 @@
-// What becomes of the products of rows, whatever their type.
+// The epilogue of the products of rows of any type.
 #pragma once
 
 #include "kernels/cuda/activations.h"
@@ -42,8 +42,8 @@ __device__ inline unsigned Decide(const DeviceGemmRowsParams& p, const Lane& of,
   return all;
 }
 
-// What becomes of a tile's products, but for up's of kGated: as Decide, or 0. `v` gets its bias.
-// All lanes of the warp call it.
+// Stores a tile's products, but for up's of kGated. Returns the bits of Decide, or 0. `v` gets its
+// bias. All lanes of the warp call it.
 __device__ inline unsigned StoreProducts(const DeviceGemmRowsParams& p, const Tile& tile, float& v,
                                          int lane) {
   const Lane of = LaneOf(p, tile, lane);
@@ -58,7 +58,7 @@ __device__ inline unsigned StoreProducts(const DeviceGemmRowsParams& p, const Ti
   return p.epilogue == RowsEpilogue::kStore ? 0 : Decide(p, of, v);
 }
 
-// Those rows of a tile that live for any token, as bits.
+// Returns the rows of a tile that live for any token, as bits.
 __device__ inline unsigned LivingRows(const DeviceGemmRowsParams& p, const Tile& tile,
                                       unsigned lives) {
   const unsigned tokens = (1U << p.tokens) - 1;

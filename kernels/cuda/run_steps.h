@@ -13,7 +13,7 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 inline constexpr int kStepRows = 32, kStepTokens = kSparseTokensMax;
 inline constexpr int kStepThreads = 32 * kTileBlocks;  // of a block
 
-// What a step has of its rows: kPieces copies of 16 bytes.
+// The part of its rows that a step holds: kPieces copies of 16 bytes.
 template <int kPieces, int kStride>
 struct alignas(16) StepOf {
   static constexpr int kCopies = kPieces;
@@ -37,8 +37,8 @@ struct RunShared {
   std::uint16_t ids[kSumChunk];  // in the run
 };
 
-// Where a row's h is in a token's: rows t, t + 4, t + 8, t + 12 of a half lie together, and tokens
-// begin at different banks.
+// Returns the place of a row's h in a token's: rows t, t + 4, t + 8, t + 12 of a half lie together,
+// and tokens begin at different banks.
 __device__ __forceinline__ int FourPlace(int token, int half, int t) {
   return 4 * ((4 * half + t) ^ ((token & 1) << 2 | (token >> 1 & 3)));
 }

@@ -44,7 +44,7 @@ DeviceTrouble Trouble(DeviceError error) {
       return DeviceTrouble::kNotBuilt;
     case cudaErrorMemoryAllocation:
       return DeviceTrouble::kOutOfMemory;
-    // Of these the runtime's manual says: "the process must be terminated and relaunched".
+    // The runtime's manual says of the following: "the process must be terminated and relaunched".
     case cudaErrorECCUncorrectable:
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:

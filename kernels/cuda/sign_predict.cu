@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kPackThreads) PackSignInputKernel(DevicePackSi
   if (threadIdx.x == 0) p.totals[token] = total;
 }
 
-// What one 32-bit word of a row adds to -score / 2.
+// Returns the share of one 32-bit word of a row in -score / 2.
 __device__ inline int WordScore(std::uint32_t differ, std::uint32_t large, std::uint32_t slice) {
   return __popc(differ & slice) - __popc(large & slice) + 2 * __popc(large & differ & slice);
 }

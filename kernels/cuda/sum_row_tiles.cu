@@ -149,7 +149,7 @@ __device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const StepLa
   }
 }
 
-// Of the warp's columns and a token, in [T, R, D / 32].
+// Returns the index of the warp's columns and a token, in [T, R, D / 32].
 __device__ __forceinline__ std::ptrdiff_t NumberOf(const DeviceSumRowsParams& p, const StepLane& of,
                                                    int token) {
   return (static_cast<std::ptrdiff_t>(token) * gridDim.y + blockIdx.y) * (p.weights.cols / 32) +

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 256, kSlices = kThreads / 8;  // rows, or fours of rows, at once
 
-// Where a block of threads works.
+// The place where a block of threads works.
 struct Place {
   int run, token;
   int begin, end;          // of the run's rows in the list

@@ -99,7 +99,7 @@ ScaleAndMin RoundLine(const AffineBlock& block, const SubBlock& sub_block, const
   return best;
 }
 
-// Of columns from `at` on.
+// Returns the importance of columns from `at` on.
 const float* From(const float* importance, int at) {
   return importance == nullptr ? nullptr : importance + at;
 }

@@ -37,7 +37,7 @@ Sums SumLevels(const SubBlock& block, const Line& line, int max_level) {
   return sums;
 }
 
-// Of the levels in `sums` read back by `line`.
+// Returns the error of the levels in `sums` read back by `line`.
 double Error(const Sums& sums, const Line& line) {
   return sums.xx - 2 * line.scale * sums.xl - 2 * line.min * sums.x +
          line.scale * line.scale * sums.ll + 2 * line.scale * line.min * sums.l +

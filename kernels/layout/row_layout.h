@@ -1,4 +1,4 @@
-// Where the rows of a RowMatrix keep what (kernels/rows.h).
+// The layout of the rows of a RowMatrix (kernels/rows.h).
 #pragma once
 
 #include "kernels/layout/panel_view.h"
@@ -13,7 +13,7 @@ struct RowLayout {
   int number_bytes;  // 2, of MXFP4 1
   int words;         // of a block
 
-  // Of the numbers in a panel's block.
+  // The bytes of the numbers in a panel's block.
   constexpr int panel_header() const { return numbers * number_bytes * kPanelRows; }
 };
 // Q6_K: see GatherQ6K.

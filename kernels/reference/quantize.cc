@@ -6,7 +6,7 @@
 namespace thermocline::kernels::reference {
 namespace {
 
-// Of 16 columns (kernels/types.h).
+// The sum of 16 columns (kernels/types.h).
 std::int32_t PairSum(const std::int8_t* q) {
   int low = 0, high = 0;
   for (int i = 0; i < 16; i += 4) {

@@ -17,7 +17,7 @@ struct RowBlock {
   int levels[32];  // less the type's offset
 };
 
-// Of columns [32 block, 32 block + 32) of a row; `lane` is the row in lane 0 of a panel.
+// Reads columns [32 block, 32 block + 32) of a row; `lane` is the row in lane 0 of a panel.
 RowBlock ReadBlock(DType type, const std::uint8_t* lane, int block) {
   const PanelLayout layout = LayoutOf(type);
   const bool k_type = Traits(type).block_size == 256;

@@ -10,7 +10,7 @@
 
 namespace thermocline::loadtest {
 
-// What has happened so far, for the progress line.
+// The counts so far, for the progress line.
 struct Pulse {
   std::atomic<std::uint64_t> chunks = 0;
 };

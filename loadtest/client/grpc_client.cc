@@ -33,7 +33,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   return grpc::CreateCustomChannel(options.url.authority(), credentials, arguments);
 }
 
-// What is wrong with a message that HTTP would call not JSON is something else here.
+// Puts a fault into a message; gRPC has another one in place of HTTP's "not JSON".
 void SpoilMessage(Fault fault, v1::GenerateRequest& message) {
   switch (fault) {
     case Fault::kNone:

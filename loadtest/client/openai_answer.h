@@ -18,7 +18,7 @@ class OpenAiAnswer {
 
   void OnHeader(double now, int status, std::string_view content_type);
   void OnBody(double now, std::string_view bytes);
-  // What was read until `now`. `status`: why the transport has ended.
+  // Returns the answer as read until `now`. `status`: why the transport has ended.
   Answer Finish(double now, const Status& status);
 
   // The stream's last event has come: nothing of what follows matters.

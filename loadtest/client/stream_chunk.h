@@ -17,10 +17,11 @@ struct StreamChunk {
   std::optional<std::int64_t> prompt_tokens = {}, output_tokens = {}, cached_tokens = {};
 };
 
-// Of a chat or of a completion. Whatever a server sends: members of wrong types count as absent.
+// Parses a chunk of a chat or of a completion. Accepts any text: members of wrong types count as
+// absent.
 StreamChunk ParseStreamChunk(std::string_view data);
 
-// What the body of an error says: OpenAI's message, else the text itself, shortened.
+// Returns the message in the body of an error: OpenAI's message, else the text itself, shortened.
 std::string ErrorText(std::string_view body);
 
 }  // namespace thermocline::loadtest

@@ -23,7 +23,8 @@ struct Url {
 // anything else: other schemes, user names, queries, control characters.
 Result<Url> ParseUrl(std::string_view text);
 
-// Where requests go: "/v1/" and `route` behind the URL's path, which may end in "/v1" already.
+// Returns the path of requests: "/v1/" and `route` behind the URL's path, which may end in "/v1"
+// already.
 std::string ApiPath(const Url& url, std::string_view route);
 // Beside the API, as /metrics is: behind the URL's path without "/v1".
 std::string RootPath(const Url& url, std::string_view route);

@@ -37,7 +37,7 @@ class Wire {
   void Connect(const Endpoints& endpoints, Handler handler);
   // All of `bytes`, which the caller keeps until the handler is called.
   void Write(std::string_view bytes, Handler handler);
-  // What there is, at least a byte, into `buffer`.
+  // Reads the bytes that are there, at least one, into `buffer`.
   void ReadSome(std::span<char> buffer, Handler handler);
   // At once: what is under way ends with an error.
   void Close();

@@ -40,13 +40,13 @@ struct Figures {
   std::array<Samples, kNumMeasures> latency;  // of good answers; queue: of all that were sent
   std::array<std::int64_t, kNumOutcomes> outcomes{};
   std::int64_t requests = 0, chunks = 0, without_usage = 0;
-  // Of all answers, ended early or not.
+  // Sums over all answers, ended early or not.
   std::int64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
   std::int64_t good = 0;  // ok, and within the limits of goodput
 
   void Add(const Answer& answer, const Latencies& latencies, bool is_good);
   std::int64_t count(Outcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
-  // What went wrong: errors, timeouts, refusals for want of room.
+  // Returns the number of failures: errors, timeouts, refusals for want of room.
   std::int64_t failed() const;
 };
 

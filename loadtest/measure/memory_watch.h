@@ -14,9 +14,9 @@ namespace thermocline::loadtest {
 struct ProcessMemory {
   double rss_bytes = 0, swap_bytes = 0;
 };
-// Of /proc/PID/status. NotFound: there is no such process.
+// Reads /proc/PID/status. NotFound: there is no such process.
 Result<ProcessMemory> ReadProcessMemory(int pid);
-// Of such a file's text; nothing without VmRSS.
+// Parses such a file's text; nothing without VmRSS.
 std::optional<ProcessMemory> ParseProcessStatus(std::string_view text);
 
 class MemoryWatch {

@@ -33,7 +33,7 @@ class Samples {
   double min() const { return min_; }
   double max() const { return max_; }
   double Percentile(double q) const;
-  // What is kept, in order of size.
+  // The kept samples, in order of size.
   const std::vector<double>& sorted() const;
 
   // {"count", "mean", "std", "min", "p50", "p90", "p95", "p99", "p99.9", "max"}; null without

@@ -1,4 +1,4 @@
-// What the server counts, by its Prometheus page before and after a run.
+// The server's counters, from its Prometheus page before and after a run.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ namespace thermocline::loadtest {
 using MetricValues = std::map<std::string, double>;
 MetricValues ParseMetrics(std::string_view page);
 
-// What the run added: counters that both pages have, and what follows from them: cache_hit_ratio,
-// draft_acceptance, joules_per_token by rail. Null if `after` has nothing we know.
+// Returns the increase over the run: counters that both pages have, and figures derived from them:
+// cache_hit_ratio, draft_acceptance, joules_per_token by rail. Null if `after` has nothing we know.
 Json MetricsDelta(const MetricValues& before, const MetricValues& after);
 
 // Requests that the server still has, begun or waiting; nothing if it does not say.

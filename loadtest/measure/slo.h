@@ -50,7 +50,7 @@ struct GoodLimits {
   bool Holds(const Answer& answer, const Latencies& latencies) const;
 };
 Result<GoodLimits> ParseGoodLimits(std::string_view text);
-// Those of an SLO's latencies, where --goodput says nothing.
+// Returns the limits of an SLO's latencies, for a run without --goodput.
 GoodLimits LimitsOf(const std::vector<SloTerm>& slo);
 
 // "90", "1.5s", "200ms", "10m", "24h": seconds. Nothing for anything else, and for negative ones.

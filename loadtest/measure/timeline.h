@@ -1,4 +1,4 @@
-// What happened when: tokens, requests and errors by the second, for plots. Bounded: when a run
+// The timeline of a run: tokens, requests and errors by the second, for plots. Bounded: when a run
 // gets long, two neighbours become one.
 #pragma once
 

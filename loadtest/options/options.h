@@ -44,7 +44,7 @@ struct LoadOptions {
   std::optional<SweepOver> sweep = {};
   std::vector<double> sweep_steps = {};  // empty: doubled until the knee is behind
 
-  // What is watched and told.
+  // The limits, the watched process and the output.
   std::vector<SloTerm> slo = {};
   GoodLimits good = {};
   bool soak = false;

@@ -1,4 +1,4 @@
-// What a whole invocation measured: the configuration, each run, the verdicts. The three reports
+// The results of an invocation: the configuration, each run, the verdicts. The three reports
 // (terminal, JSON, HTML) show it.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace thermocline::loadtest {
 
-// Whether the server had finished with everything after the last client left.
+// The check that the server had finished all requests after the last client left.
 struct IdleCheck {
   double left = 0;  // requests that it still has
   double waited_s = 0;
@@ -31,7 +31,7 @@ struct RunResult {
   bool interrupted = false;
 };
 
-// What is known of the server before the run.
+// The facts about the server known before the run.
 struct ServerInfo {
   std::string model = {}, software = {};
   std::vector<std::string> notes = {};
@@ -43,7 +43,7 @@ struct RunReport {
   std::string host = {}, started = {};  // of this program; local time
   std::vector<RunResult> runs = {};
   std::optional<std::size_t> knee = {};  // of a sweep: the run with the highest goodput
-  // What makes the exit status 1, for people; empty: done.
+  // The reasons for exit status 1, for people; empty: done.
   std::vector<std::string> failures = {};
 
   bool several() const { return options.sweep.has_value(); }
@@ -57,7 +57,7 @@ void Judge(RunReport& report);
 // The JSON object on stdout.
 Json ReportJson(const RunReport& report);
 
-// How a measure reads: "12.3 ms", "1.20 s".
+// Formats a measure: "12.3 ms", "1.20 s".
 std::string HumanSeconds(double seconds);
 // At most `digits` significant digits.
 std::string HumanNumber(double value, int digits = 4);

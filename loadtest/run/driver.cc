@@ -76,7 +76,7 @@ void Driver::BeginUser() {
 }
 
 void Driver::NextArrival() {
-  // What is due counts, also if this program is late and the end is past.
+  // Due requests count, also if this program is late and the end is past.
   const std::optional<double> time = MayCount() ? shape_.arrivals->Next() : std::nullopt;
   if (!time.has_value() || *time >= shape_.duration_s) {
     arrivals_done_ = true;
@@ -160,7 +160,7 @@ void Driver::EndEarly(Outcome outcome) {
   arrivals_done_ = true;
   arrival_.cancel();
   for (const auto& timer : pauses_) timer->cancel();
-  // What was scheduled and never sent has waited in vain.
+  // Requests that were scheduled and never sent have waited in vain.
   for (const double t_scheduled : std::exchange(waiting_, {})) {
     Answer answer;
     answer.id = shape_.first_id + started_++;

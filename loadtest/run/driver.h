@@ -28,7 +28,7 @@ struct LoadShape {
   std::uint64_t first_id = 0;
 };
 
-// How far a run is.
+// The progress of a run.
 struct Pace {
   double now_s = 0;
   std::uint64_t started = 0;

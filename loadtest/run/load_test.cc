@@ -121,7 +121,7 @@ class LoadTest {
     return OkStatus();
   }
 
-  // Where the server's metrics are: --metrics-url, else beside an HTTP API.
+  // Finds the server's metrics: --metrics-url, else beside an HTTP API.
   Status FindMetrics() {
     const LoadOptions& o = options();
     if (o.metrics_url.empty() && o.api == Api::kGrpc) return OkStatus();

@@ -54,7 +54,7 @@ Result<TokenScale> Calibrate(asio::io_context& io, Client& client, ServerInfo& i
     info.notes.push_back(StrCat("the first request failed: ", many.error));
     return scale;
   }
-  // What no tokenizer makes of 56 words is no count.
+  // A higher count cannot come from a tokenizer on 56 words.
   constexpr std::int64_t kPlausibleMax = 100'000;
   if (!few.prompt_tokens.has_value() || !many.prompt_tokens.has_value() ||
       *many.prompt_tokens <= *few.prompt_tokens || *many.prompt_tokens > kPlausibleMax) {

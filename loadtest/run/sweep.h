@@ -15,7 +15,7 @@ class SweepPlan {
 
   std::optional<double> Next() const;
   void Add(double load, double gain);
-  // Of the loads that were added; nothing without any.
+  // Returns the index of the knee among the added loads; nothing without any.
   std::optional<std::size_t> knee() const;
 
  private:

@@ -1,4 +1,4 @@
-// What came of one request: the times of its events, and what the server said of it.
+// The result of one request: the times of its events, and the server's answer.
 #pragma once
 
 #include <cstdint>

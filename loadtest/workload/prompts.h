@@ -20,7 +20,7 @@ struct TokenRange {
 // "64" or "32-128"; at least `low_min`.
 std::optional<TokenRange> ParseTokenRange(std::string_view text, int low_min);
 
-// How many tokens the server makes of our words; measured by Calibrate (probe.h).
+// The server's number of tokens for our words; measured by Calibrate (probe.h).
 struct TokenScale {
   double tokens_per_word = 1.3;  // of English; without a measurement
   double overhead_tokens = 0;    // of the template

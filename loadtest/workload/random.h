@@ -20,7 +20,7 @@ class Random {
   std::uint64_t Below(std::uint64_t count);
   double Exponential(double mean);
   double Normal();
-  // Of mean `shape`. Requires: shape > 0.
+  // Draws from the gamma distribution of mean `shape`. Requires: shape > 0.
   double Gamma(double shape);
 
  private:

@@ -1,4 +1,4 @@
-// What one request asks for, and how its client behaves.
+// The fields of one request, and the behaviour of its client.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Message {
   std::string role, content;
 };
 
-// What is wrong with a request of the workload `malformed`.
+// The fault of a request of the workload `malformed`.
 enum class Fault {
   kNone,
   kNotJson,         // a body that is cut off

@@ -1,4 +1,4 @@
-// What is asked: requests one after the other, and what follows upon an answer.
+// The workload: requests one after the other, and those that follow an answer.
 #pragma once
 
 #include <array>

@@ -17,7 +17,7 @@ std::string EventOf(const char* type, Json::Object body) {
   return StrCat("event: ", type, "\n", protocol::DataEvent(std::move(event)));
 }
 
-// Those found in the prefix cache do not count as input.
+// Tokens found in the prefix cache do not count as input.
 Json UsageOf(const Usage& usage) {
   return Json::Object{{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
                       {"cache_creation_input_tokens", 0},

@@ -140,7 +140,7 @@ class Runner {
   std::string first_put_off_;
 };
 
-// Nobody is waited for: what a batch asks is neither late nor too much.
+// A batch has no waiting clients: its requests are neither late nor too many.
 server::ServerConfig ConfigOf(const BatchOptions& options) {
   server::ServerConfig config = options.server;
   config.host = "";

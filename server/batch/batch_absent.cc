@@ -1,4 +1,4 @@
-// Of a build without the server.
+// The batch of a build without the server.
 #include "server/batch/batch.h"
 
 namespace thermocline::batch {

@@ -30,7 +30,7 @@ class AnswerFile {
                                                   const std::vector<BatchRequest>& requests);
 
   bool Has(const std::string& custom_id) const { return answered_.contains(custom_id); }
-  // Those that an earlier run has answered with a status of 400 on.
+  // The requests that an earlier run has answered with a status of 400 or more.
   int failed() const { return failed_; }
   Status Add(const BatchRequest& request, int status, std::string_view body);
   // Every request is answered: the part becomes the file.

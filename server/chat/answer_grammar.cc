@@ -14,7 +14,7 @@ namespace {
 using Kind = CallPiece::Kind;
 using Mode = ToolChoice::Mode;
 
-// Of one answer: small models do not always find an end.
+// Calls in one answer: small models do not always find an end.
 constexpr int kCallsMax = 16;
 
 // Writes the rules of one answer.
@@ -41,7 +41,7 @@ class Writer {
 
  private:
   static Result<std::optional<GrammarSpec>> Nothing() { return std::optional<GrammarSpec>(); }
-  // Whether text must be kept from becoming a call.
+  // True if text must be kept from becoming a call.
   bool NeedsGuard() const { return format_.calls.known() && !format_.calls.trigger.empty(); }
   std::string FieldOf() const { return rules_.answer.has_value() ? rules_.answer->field : "tools"; }
 

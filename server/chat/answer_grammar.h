@@ -1,5 +1,5 @@
-// What an answer may be, as a grammar: reasoning, then text, calls of tools, or what the client
-// asked the answer to be.
+// The grammar of an answer: reasoning, then text, calls of tools, or what the client asked the
+// answer to be.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@ struct AnswerRules {
   std::optional<GrammarSpec> answer = {};  // of the text
 };
 
-// Nothing: any text will do. Unimplemented: tools must be called, and the format has no calls.
-// The schemas of tools that are not strict may be taken for any object.
+// Returns the grammar; nothing: any text will do. Unimplemented: tools must be called, and the
+// format has no calls. The schemas of tools that are not strict may be taken for any object.
 Result<std::optional<GrammarSpec>> GrammarOfAnswer(const OutputFormat& format,
                                                    const AnswerRules& rules);
 

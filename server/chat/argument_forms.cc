@@ -19,7 +19,7 @@ constexpr std::int64_t kCountMax = 16;
 // Keys that a schema leaves to the client: what every form of calls can hold.
 constexpr const char* kAnyKey = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$";
 
-// Of what schemas of tools may cost here; the grammar has a budget of its own.
+// The budget for schemas of tools here; the grammar has a budget of its own.
 grammar::Budget SmallBudget() { return {50'000, 1.0, 32 << 20}; }
 
 bool HasReference(const Json& schema) {
@@ -106,7 +106,7 @@ class Forms {
     return OkStatus();
   }
 
-  // Of an enumeration each object is a form.
+  // Adds each object of an enumeration as a form.
   Status AddValues(const MergedSchema& merged) {
     for (const Json& value : merged.enumeration) {
       ASSIGN_OR_RETURN(const bool fits, grammar::Satisfies(value, merged, budget_));
@@ -143,7 +143,7 @@ class Forms {
     return OkStatus();
   }
 
-  // What holds for a key of that name; nothing: there is no such key.
+  // Adds the key with all that holds for its name; adds nothing if there is no such key.
   Status AddKey(const MergedSchema& merged, const std::string& name, const Json* own,
                 ArgumentForm& form) {
     const bool required =
@@ -218,7 +218,7 @@ std::string TypeOf(const Json& schema, const Json& root) {
   return strings ? "string" : "";
 }
 
-// Whether `properties` alone says what a parameter is.
+// True if `properties` alone describes the parameters.
 bool IsPlain(const Json& parameters) {
   for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})
     if (parameters.Find(keyword) != nullptr) return false;

@@ -38,7 +38,7 @@ struct Span {
   std::size_t begin = kNowhere, end = kNowhere;
 };
 
-// How the arguments of the probes stand in a text.
+// Finds how the probes' arguments are written in a text.
 class ArgumentFinder {
  public:
   explicit ArgumentFinder(const std::optional<TaggedArguments>& tagged) : tagged_(tagged) {}
@@ -130,7 +130,8 @@ class Cutter {
   std::size_t at_ = 0, behind_name_ = 0;
 };
 
-// What two lists of pieces begin with, taken off both. A text that differs within is cut.
+// Takes the common begin of two lists of pieces off both and returns it. A text that differs within
+// is cut.
 CallPieces TakeCommon(CallPieces& a, CallPieces& b) {
   CallPieces common;
   while (!a.empty() && !b.empty() && a[0] == b[0]) {
@@ -161,7 +162,7 @@ bool TakeEnd(CallPieces& pieces, const std::string& end) {
   return true;
 }
 
-// Where the texts of the second and the third call differ by a number that grew, a hole for it.
+// Makes a hole for a number by which the texts of the second and the third call differ, if it grew.
 bool FindIndex(CallPieces& second, const CallPieces& third) {
   if (second.size() != third.size()) return false;
   CallPieces out;
@@ -244,7 +245,7 @@ std::optional<TaggedArguments> LearnTagged(const CallTexts& texts) {
 
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// What tells that a call begins: a marker, or the first key of an object.
+// Finds the text that begins a call: a marker, or the first key of an object.
 bool FindTrigger(CallFormat& format) {
   const std::string lead = format.first[0].kind == Kind::kText ? format.first[0].text : "";
   if (lead.empty() || IsWordCharacter(lead[0])) return false;
@@ -263,7 +264,7 @@ bool FindTrigger(CallFormat& format) {
   return true;
 }
 
-// What further calls look like, from texts of one, two and three calls. Where that cannot be told,
+// Learns the form of further calls from texts of one, two and three calls. If it cannot be learned,
 // there is one call at most.
 void LearnNext(const CallPieces& one, CallPieces two, CallPieces three, CallFormat& format) {
   if (two.empty() || three.empty()) return;

@@ -27,7 +27,8 @@ struct CallTexts {
 // The arguments of the first call of CallTexts::one, `two` and `three`.
 Json ProbeArguments();
 
-// Nothing if the texts do not hold the calls, or hold them in a way that cannot be learned.
+// Returns the format; nothing if the texts do not hold the calls, or hold them in a way that cannot
+// be learned.
 std::optional<CallFormat> LearnCalls(const CallTexts& texts);
 
 }  // namespace thermocline::chat

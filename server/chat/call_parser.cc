@@ -325,7 +325,7 @@ void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) 
   if (argument_ == Argument::kWhole) AddArguments(value, out);
 }
 
-// Where a value ends that a limit has cut: before the mark behind it, as far as that came.
+// Returns the end of a value that a limit has cut: before the mark behind it, as far as that came.
 std::size_t CallParser::EndOfCut(const std::string& text) const {
   const char quote = format_.calls.tagged->quote;
   const bool whole = argument_ == Argument::kWhole;
@@ -339,7 +339,7 @@ std::size_t CallParser::EndOfCut(const std::string& text) const {
   return std::max(end, inner);
 }
 
-// Where strings and other values look alike, the schema tells which it is.
+// The schema decides where strings and other values look alike.
 bool CallParser::IsString() const {
   const TaggedArguments& tagged = *format_.calls.tagged;
   if (tagged.text.open != tagged.other.open) return as_text_;

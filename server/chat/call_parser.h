@@ -35,7 +35,7 @@ class CallParser {
   void Finish(const std::string& text, std::vector<MessagePart>& out);
 
   int count() const { return count_; }
-  // Whether a name is known of the call that is read.
+  // True once the name of the call that is read is known.
   bool named() const { return named_; }
 
  private:
@@ -50,7 +50,7 @@ class CallParser {
   Outcome TakeString(std::string& text, std::vector<MessagePart>& out);
   // The marks of the value that is read.
   const ValueMarks& marks() const;
-  // Whether the value that is read is a string whatever it holds.
+  // True if the value that is read is a string, whatever it holds.
   bool IsString() const;
   void AddString(const std::string& raw, bool last, std::vector<MessagePart>& out);
   std::string Unwrapped(const std::string& raw, bool last);

@@ -28,9 +28,9 @@ struct Conversation {
 // The calls of an earlier answer in the format's words.
 std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& calls);
 
-// What the template reads: tools and results where it knows no such messages become text, ids and
-// arguments take the form it wants. Of a conversation that continues its last message, that one is
-// left out.
+// Returns the template's input: tools and results where it knows no such messages become text, ids
+// and arguments take the form it wants. The last message is left out if the conversation continues
+// it.
 Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
 
 // The same with the begun answer as the last message, a mark behind its text, and without a prompt

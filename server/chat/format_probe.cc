@@ -117,7 +117,8 @@ class Probe {
     }
   }
 
-  // Where two texts part, moved back to the begin of the marker they share half of.
+  // Returns the place where two texts differ, moved back to the begin of a marker they share in
+  // part.
   static std::size_t WhereTheyPart(const std::string& a, const std::string& b) {
     const auto at = static_cast<std::size_t>(
         std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -126,7 +127,7 @@ class Probe {
     return open != kNowhere && (close == kNowhere || close < open) ? open : at;
   }
 
-  // What the template puts around an answer's text, but for what ends the answer.
+  // Finds the template's marks around an answer's text, without the end of the answer.
   void FindContentMarks() {
     const std::size_t at = plain_.find(kPlain);
     if (at == kNowhere || format_.harmony) return;
@@ -214,7 +215,7 @@ class Probe {
         auto calls = LearnCalls(texts);
         if (!calls.has_value()) continue;
         if (!as_text && calls->tagged.has_value() && calls->tagged->open.ends_with('\'')) {
-          // That is Python's notation of an object; where the template takes JSON, it is better.
+          // The object is in Python's notation; JSON is better if the template takes it.
           const auto json = LearnCalls(TextsOfCalls(true, names_in_ids));
           if (json.has_value() && !json->tagged.has_value()) continue;
         }
@@ -226,7 +227,7 @@ class Probe {
       }
     }
     format_.calls = KnownCalls();
-    // Where the template asks for another form, its list of tools would mislead.
+    // A template that asks for another form would mislead with its list of tools.
     if (!Mentions(format_.calls.trigger) && !format_.calls.tagged.has_value())
       format_.lists_tools = false;
   }
@@ -250,7 +251,8 @@ class Probe {
         .value_or(CallFormat());
   }
 
-  // Of templates that do not write earlier calls: the format they ask for, or one of our own.
+  // Returns the format of a template that does not write earlier calls: the one it asks for, or one
+  // of our own.
   CallFormat KnownCalls() const {
     CallTexts texts;
     const auto fill = [&texts](const auto& answer) {

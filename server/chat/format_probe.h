@@ -16,7 +16,7 @@ struct ProbedTemplate {
   // The text of a conversation ("messages", "tools", "add_generation_prompt"); an error where the
   // template refuses it.
   std::function<Result<std::string>(const Json& conversation)> render;
-  // Whether a token of this text ends answers.
+  // True if a token of this text ends answers.
   std::function<bool(std::string_view text)> is_stop;
   std::string source;  // of the template
 };

@@ -1,4 +1,4 @@
-// Where a JSON object or list that comes in pieces ends.
+// Finds the end of a JSON object or list that comes in pieces.
 #pragma once
 
 #include <string_view>

@@ -65,7 +65,8 @@ std::vector<std::string> RequiredOf(const Tool& tool) {
   return out;
 }
 
-// Whether `arguments` has the parameters that the schema requires, and none that it does not have.
+// True if `arguments` has all parameters that the schema requires and only parameters of the
+// schema.
 bool FitsSchema(const Tool& tool, const Json& arguments) {
   const Json* properties = tool.parameters.Find("properties");
   for (const std::string& name : RequiredOf(tool))
@@ -261,7 +262,7 @@ class Reader {
   LenientCalls out_;
 };
 
-// Whether an object that begins so may be a call: its first key is one that calls have.
+// True if an object that begins so may be a call: its first key is one that calls have.
 bool MayBeObject(std::string_view text, const std::vector<Tool>& tools) {
   text.remove_prefix(1);
   text = text.substr(std::min(text.find_first_not_of(kBlank), text.size()));

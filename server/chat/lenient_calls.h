@@ -44,7 +44,7 @@ struct CandidateSearch {
 };
 std::size_t FindCandidate(std::string_view text, const CandidateSearch& search);
 
-// Whether more text may make calls of `candidate`, which begins at a place that FindCandidate gave.
+// True if more text may make calls of `candidate`, which begins at a place that FindCandidate gave.
 bool MayBecomeCalls(std::string_view candidate, const std::vector<Tool>& tools);
 
 // The calls that a whole answer's `candidate` consists of. Empty: it is text, for `rule`.

@@ -1,4 +1,4 @@
-// What an answer consists of, piece by piece, and as a whole.
+// The parts of an answer, piece by piece and as a whole.
 #pragma once
 
 #include <span>

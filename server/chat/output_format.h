@@ -1,5 +1,5 @@
-// How a model writes its answers: reasoning, text, calls of tools. Data, learned from its chat
-// template (format_probe.h); the parser and the grammar of answers read it.
+// The form in which a model writes its answers: reasoning, text, calls of tools. Data, learned from
+// its chat template (format_probe.h); the parser and the grammar of answers read it.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct CallPiece {
 };
 using CallPieces = std::vector<CallPiece>;
 
-// What stands around a value: behind its key, before the next key, behind the last value.
+// The text around a value: behind its key, before the next key, behind the last value.
 struct ValueMarks {
   std::string open, next, close;
 };
@@ -35,7 +35,7 @@ struct TaggedArguments {
   std::string empty;       // instead of all, where there are none
   ValueMarks text, other;  // of strings, of all else
   char quote = '\0';       // that of strings, if they have one
-  // What ends a string: `next` and `close` begin so.
+  // The end of a string: `next` and `close` begin so.
   std::string TextEnd() const;
 };
 
@@ -64,7 +64,7 @@ struct OutputFormat {
   // generated.
   bool harmony = false;
 
-  // What the template makes of a history.
+  // The template's treatment of a history.
   std::string tools_variable = "tools";
   bool lists_tools = false;         // in the prompt
   bool writes_calls = false;        // of earlier answers

@@ -8,7 +8,7 @@ namespace {
 using Part = MessagePart::Kind;
 constexpr const char* kSpace = " \n\r\t";
 
-// How many bytes at the end of `text` may be the begin of `marker`.
+// Returns how many bytes at the end of `text` may be the begin of `marker`.
 std::size_t Overlap(std::string_view text, std::string_view marker) {
   if (marker.empty()) return 0;
   for (std::size_t n = std::min(text.size(), marker.size() - 1); n > 0; --n)
@@ -69,7 +69,7 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
       FinishCandidate(cut, out);
       break;
     case State::kCalls:
-      // Of a call that was announced the arguments end here; what is no call yet is text.
+      // The arguments of an announced call end here; text that is no call yet stays text.
       if (calls_.count() == 0) held_.insert(0, call_text_);
       if (calls_.count() == 0) Say(Part::kText, held_.size(), out);
       calls_.Finish(held_, out);
@@ -80,7 +80,7 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
   held_.clear();
 }
 
-// Whether it got any further.
+// Returns true if it got any further.
 bool OutputParser::Step(std::vector<MessagePart>& out) {
   switch (state_) {
     case State::kStart:

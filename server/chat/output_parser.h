@@ -14,7 +14,7 @@
 
 namespace thermocline::chat {
 
-// How one answer is read. Shared by the choices of a request.
+// The settings for reading one answer. Shared by the choices of a request.
 struct Reading {
   std::shared_ptr<const OutputFormat> format;
   bool calls = false;            // look for calls
@@ -88,7 +88,7 @@ class OutputParser {
   std::size_t prose_ = 0;    // bytes of text that were said
   CallForm form_ = CallForm::kNative;
   CallRule rejected_ = CallRule::kNone;
-  // Of a message with a channel.
+  // For a message with a channel.
   MessagePart::Kind channel_ = MessagePart::Kind::kText;
   bool to_tool_ = false;
 };

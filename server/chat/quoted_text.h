@@ -22,7 +22,7 @@ inline std::string Unquoted(const std::string& text) {
   return out;
 }
 
-// How many backslashes it ends with.
+// Returns how many backslashes the text ends with.
 inline std::size_t SlashesAtEnd(std::string_view text) {
   const std::size_t last = text.find_last_not_of('\\');
   return last == kNowhere ? text.size() : text.size() - last - 1;

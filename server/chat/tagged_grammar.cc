@@ -50,7 +50,7 @@ class FormWriter {
     return StrCat("rest-", name_, "-", from, text ? "-t-" : "-o-", came);
   }
 
-  // What may come behind a value, from key `from` on.
+  // Writes the rule for the text behind a value, from key `from` on.
   void WriteRest(std::size_t from, std::int64_t came, bool text) {
     const ValueMarks& marks = text ? tagged_.text : tagged_.other;
     std::string body = Ways(from, came, rules_.Literal(marks.next) + " ");
@@ -115,7 +115,7 @@ class FormWriter {
   const std::string name_;
   RuleList& rules_;
   std::vector<std::string> values_;
-  // Where strings and other values look alike, the reader of calls goes by the same types.
+  // The reader of calls uses the same types where strings and other values look alike.
   std::vector<bool> text_, other_text_;  // by key, by others: the values are strings
 };
 

@@ -8,10 +8,10 @@
 
 namespace thermocline::chat {
 
-// What the rule of the tool's arguments derives: keys in the schema's order, of which those that
-// are not required may be left out, and behind them keys without a name. Adds the rules it needs,
-// whose names end with `index`, that of the tool. Requires: the format's calls are tagged. Errors
-// as FormsOfArguments, of a tool that is strict; another one has what its `properties` say.
+// Returns the body of the rule for the tool's arguments: keys in the schema's order, those not
+// required being optional, and behind them keys without a name. Adds the rules it needs, whose
+// names end with `index`, that of the tool. Requires: the format's calls are tagged. Errors as
+// FormsOfArguments, of a tool that is strict; another one has what its `properties` say.
 Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool,
                                 const Json& parameters, int index, RuleList& rules);
 

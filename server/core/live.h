@@ -20,8 +20,8 @@ struct Live {
 
   // True if requests need a key.
   bool needs_keys() const { return !keys.empty(); }
-  // Whose prefixes a request of `tenant` finds, as in Request: with keys its own alone, unless
-  // prefix_cache.share is "all"; who comes in without a key shares with all.
+  // Returns the owner of the prefixes that a request of `tenant` finds, as in Request: with keys
+  // only its own, unless prefix_cache.share is "all"; without keys all clients share them.
   std::string PrefixOwner(const std::string& tenant) const {
     return needs_keys() && config.prefix_cache_share == "tenant" ? tenant : "";
   }

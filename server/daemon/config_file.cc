@@ -158,8 +158,8 @@ bool IsMetricName(std::string_view name) {
          (name.empty() || name[0] < '0' || name[0] > '9');
 }
 
-// What can be known of the feed-forward modes before the model is there: how many layers it has is
-// not.
+// Checks the feed-forward modes as far as possible before the model is there: its number of layers
+// is not known.
 Status CheckFfn(const FfnOptions& ffn) {
   constexpr int kLayersMax = 1 << 16;
   const auto modes = ParseFfnModes(ffn.modes, kLayersMax, FfnMode::kDense);

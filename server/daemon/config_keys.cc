@@ -51,7 +51,7 @@ Status SetModelsOwn(const ModelsOwnKey& key, const std::string& name, const std:
   return OkStatus();
 }
 
-// Whether two values of one key are the same; `take` copies that of `from`.
+// True if two values of one key are the same; `take` copies that of `from`.
 bool SameKey(const Key& to, const Key& from, bool take) {
   if (const auto* value = std::get_if<OptionValue>(&to.kind))
     return SameValue(*value, std::get<OptionValue>(from.kind), take);

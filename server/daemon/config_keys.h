@@ -22,7 +22,7 @@ struct ModelsOwnKey {
   const SamplingField* field;  // of the one table
   SamplingDefaults* target;
 };
-// Whether SIGHUP takes a key's new value.
+// A key is reloadable if SIGHUP takes its new value.
 constexpr bool kReloadable = true;
 struct Key {
   std::string name;
@@ -40,7 +40,7 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
 // As SetKey, to the items of a list. InvalidArgument: also if the key takes one value.
 Status SetKeyList(const std::vector<Key>& keys, const std::string& name,
                   const std::vector<std::string>& items);
-// Whether a key's text is a list with commas.
+// True if a key's text is a list with commas.
 bool TakesList(const std::vector<Key>& keys, std::string_view name);
 
 // Every key there is, dotted ("server.port"), in order.

@@ -61,7 +61,7 @@ class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
   std::optional<std::chrono::microseconds> watchdog_period_;
   std::optional<ProgressWatch> watch_;
   bool stalled_ = false;
-  // Of the drain.
+  // The drain's state.
   bool cut_off_ = false;
   int idle_polls_ = 0;
   Clock::time_point deadline_;

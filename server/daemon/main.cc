@@ -52,7 +52,7 @@ void BoundTheEnd(unsigned seconds, int status) {
   ::alarm(seconds);
 }
 
-// Where the configuration came from.
+// The source of the configuration.
 struct Source {
   std::string path;
   std::vector<std::string> overrides;

@@ -16,7 +16,7 @@ class Reloader {
   // Gets ready for `live` and gives what then takes it into use, which cannot fail.
   using Prepare = std::function<Result<std::function<void()>>(const Live& live)>;
 
-  // Where the configuration came from at the start.
+  // `path` and `overrides` are the source of the configuration at the start.
   Reloader(Service& service, std::string path, std::vector<std::string> overrides)
       : service_(service), path_(std::move(path)), overrides_(std::move(overrides)) {}
 

@@ -1,4 +1,4 @@
-// What systemd is told and what it hands over. Without systemd nothing is told and nothing comes.
+// Notifications to systemd and the sockets that it hands over. Without systemd there are none.
 // Source: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3).
 #pragma once
 
@@ -20,7 +20,7 @@ void NotifyStopping(const std::string& status);
 void NotifyFailed(int error_number, const std::string& status);
 void NotifyWatchdog();
 
-// How long systemd waits for NotifyWatchdog; nullopt: it does not.
+// Returns the time that systemd waits for NotifyWatchdog; nullopt: it does not.
 std::optional<std::chrono::microseconds> WatchdogPeriod();
 
 // Once: the environment is cleaned, so that no child takes them for its own.

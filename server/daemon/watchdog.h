@@ -1,5 +1,5 @@
-// Whether the engine gets on. That a thread still answers proves nothing: an engine can hang while
-// every other route works.
+// Watches the engine's progress. A thread that still answers is no proof of it: an engine can hang
+// while every other route works.
 #pragma once
 
 #include <chrono>

@@ -14,10 +14,10 @@ namespace thermocline::rpc {
 
 constexpr std::size_t kMetadataBytesMax = 32 << 10;  // of one call, names and values
 
-// Whose call it is.
+// The client of a call.
 struct Caller {
-  // Whose share of the time it takes: the key's name, else the peer's address, which is "unix" for
-  // whoever comes by a Unix socket.
+  // The client whose share of the time it takes: the key's name, else the peer's address, which is
+  // "unix" on a Unix socket.
   std::string tenant;
   bool admin = false;  // may cancel what others asked for
   int priority_max = kPriorityMax;
@@ -45,11 +45,11 @@ class Call {
   const Status& refusal() const { return refusal_; }
   // When the client gives up; nothing: never.
   std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
-  // Whether a cancel that comes now is that deadline's. The client's own clock ends the call a
+  // True if a cancel that comes now is that deadline's. The client's own clock ends the call a
   // little earlier than ours, which has the deadline as it was sent: rounded up, and on its way.
   bool IsLate() const;
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
-  // Of all prompts and choices, for the log.
+  // Sets the tokens of all prompts and choices, for the log.
   void SetTokens(std::int64_t prompt, std::int64_t completion) {
     prompt_tokens_ = prompt;
     completion_tokens_ = completion;

@@ -1,4 +1,4 @@
-// How connections to the gRPC interface are protected.
+// The protection of connections to the gRPC interface.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>

@@ -15,7 +15,7 @@
 namespace thermocline::rpc {
 namespace {
 
-// Where nothing may be thrown.
+// Runs a step where nothing may be thrown.
 Status DoOrFail(const std::string& id, server::Submission& submission,
                 Status (server::Submission::*step)()) {
   try {
@@ -68,7 +68,7 @@ void GenerateStream::Post(Work work) {
   boost::asio::post(strand_, [self = shared_from_this(), work] { self->Guarded(work); });
 }
 
-// What a request makes libraries or the allocator throw ends that request, not the daemon.
+// Exceptions of libraries or of the allocator end the request, not the daemon.
 template <typename Work>
 void GenerateStream::Guarded(Work work) {
   try {

@@ -30,8 +30,8 @@ constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
 // closes the connection, with all calls that share it.
 constexpr int kMetadataBytesHardMax = 256 << 10;
 constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
-// Of a message, which a client may send before its call is accepted and read. The library would
-// find out what the line takes, and let it send 16 MiB.
+// Bytes of a message that a client may send before its call is accepted and read. The library would
+// adapt to the line's speed, and let it send 16 MiB.
 constexpr int kUnreadBytes = 16 << 10;
 constexpr int kKeepaliveMs = 60'000;         // between pings to a silent client
 constexpr int kKeepaliveTimeoutMs = 20'000;  // for its answer

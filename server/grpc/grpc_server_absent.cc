@@ -1,4 +1,4 @@
-// Of a build without gRPC.
+// The gRPC server of a build without gRPC.
 #include "server/grpc/grpc_server.h"
 
 namespace thermocline::rpc {

@@ -19,7 +19,7 @@
 namespace thermocline::rpc {
 namespace {
 
-// What a call needs of the daemon.
+// The parts of the daemon that a call needs.
 struct Place {
   boost::asio::io_context& io;
   server::Service& service;

@@ -1,4 +1,4 @@
-// What work on a message of gRPC may take.
+// Limits on the work for a message of gRPC.
 #pragma once
 
 #include <google/protobuf/message.h>

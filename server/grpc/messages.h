@@ -1,4 +1,4 @@
-// What the service answers: messages filled from the engine's figures.
+// The service's answers: messages filled from the engine's figures.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace thermocline::rpc {
 
-// What a client asked to be told of each token.
+// A client's choice of details for each token.
 struct DeltaOptions {
   bool token_ids = false;
   int logprobs = -1;  // Request::logprobs

@@ -60,7 +60,8 @@ class OpenConnections {
   void ForgetClosed();
   // Returns whether it has received anything since.
   bool LookAt(Connection& connection, Clock::time_point now);
-  // Of the proven connections, or of the unproven ones.
+  // Shuts the proven (or the unproven) connections that hold most, until all of them hold at most
+  // `bytes_max`.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
   // Has the heap given back when the library has let go of connections that closed.
   void TrimBehindClosed(Clock::time_point now);

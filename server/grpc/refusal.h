@@ -1,4 +1,4 @@
-// How gRPC tells why a call is refused or cut short, by server::RefusalTable.
+// The form in gRPC of the reason why a call is refused or cut short, by server::RefusalTable.
 //
 // The namespace is `rpc`: one named `grpc` would hide the library's.
 #pragma once

@@ -47,7 +47,7 @@ class Answer {
   std::string KeepAlive();
   // True if they tell the client that its prompt is read; then it comes every second.
   bool tells_progress() const;
-  // Of the stream.
+  // For the stream.
   const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }
   // The client is gone: the work ends, unless it has.

@@ -22,7 +22,7 @@ Result<LlamaRequest> ParseCompletion(std::string_view body,
                                      const protocol::RequestDefaults& defaults);
 Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestDefaults& defaults);
 
-// What llama-server tells of a request's sampling.
+// Returns the settings of a request's sampling in llama-server's form.
 Json SettingsJson(const Request& request, int n_predict);
 
 }  // namespace thermocline::llama

@@ -21,7 +21,7 @@ using http::ResponseHead;
 using server::Service;
 using server::Submission;
 
-// What the answer repeats as its prompt.
+// Returns the text that the answer repeats as its prompt.
 std::string PromptText(const text::Tokenizer& tokenizer, const Submission& submission) {
   const auto* text = std::get_if<std::string>(&submission.asked().prompts[0]);
   return text != nullptr ? *text : tokenizer.Decode(submission.requests()[0].prompt, true);
@@ -72,7 +72,7 @@ Action Properties(Service& service, const HttpRequest&, const ResponseHead& head
            Json::Object{{"n_ctx", stats.context_length}, {"params", SettingsJson(request, limit)}}},
           {"total_slots", stats.sequences_max},
           {"model_alias", service.model_name()},
-          // Where files lie is nobody's who has a key.
+          // The name alone: clients with a key must not learn the file's folder.
           {"model_path", std::filesystem::path(stats.model_path).filename().string()},
           {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
           {"chat_template", vocabulary.chat_template},

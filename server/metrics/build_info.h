@@ -1,4 +1,4 @@
-// What this program was built from and for: the labels of metric build_info.
+// The sources and the target of this build: the labels of metric build_info.
 #pragma once
 
 #include <map>

@@ -9,9 +9,10 @@
 
 namespace thermocline::server {
 
-// Of the whole machine since the first reading, as far as its rails tell: a Jetson's VDD_IN; the
-// sum of its rails where there is none (AGX); the sum of the processors' packages of a PC. Other
-// rails are parts of these, or of unknown extent. nullopt: there is no such rail.
+// Returns the energy of the whole machine since the first reading, as far as its rails tell: a
+// Jetson's VDD_IN; the sum of its rails where there is none (AGX); the sum of the processors'
+// packages of a PC. Other rails are parts of these, or of unknown extent. nullopt: there is no such
+// rail.
 std::optional<double> MachineJoules(const SensorReadings& readings);
 
 // Thread-compatible.

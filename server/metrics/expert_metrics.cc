@@ -22,8 +22,8 @@ void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, M
           {{"layer", layer}});
 }
 
-// Where the experts of decoded tokens were. What memory lacked is counted for prompts' tokens too
-// where they are few: no more of it than there were uses.
+// Exposes the tiers of the experts that decoded tokens used. Misses of memory are counted for
+// prompts' tokens too where they are few: they are capped at the uses.
 void ExposeExpertTiers(const EngineStats& stats, MetricSet& set) {
   const std::int64_t all = AllUses(stats.experts.uses);
   const std::int64_t hot = stats.hot.used ? std::min(all, stats.hot.active_hot) : 0;

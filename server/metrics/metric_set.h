@@ -39,7 +39,7 @@ class MetricSet {
   }
   // The series, if it is there.
   void Remove(std::string_view gauge, const Labels& labels);
-  // Of a gauge that is always 1: there is one series, with the labels of the last call.
+  // Sets a gauge that is always 1: there is one series, with the labels of the last call.
   void SetInfo(std::string_view gauge, const Labels& labels);
   // To be kept by those who observe often.
   prometheus::Histogram& HistogramOf(std::string_view name, const Labels& labels = {}) const;

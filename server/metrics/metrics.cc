@@ -36,7 +36,7 @@ struct Metrics::Impl {
   }
 
   MetricSet set;
-  // Of a generation and its tokens: looked up once.
+  // Histograms of a generation and its tokens, looked up once.
   prometheus::Histogram& first_token = set.HistogramOf("time_to_first_token_seconds");
   prometheus::Histogram& inter_token = set.HistogramOf("inter_token_latency_seconds");
   prometheus::Histogram& per_token = set.HistogramOf("request_time_per_output_token_seconds");

@@ -1,5 +1,5 @@
-// What Prometheus scrapes. Written on the I/O side, read without touching the engine's thread. The
-// names are in table.cc.
+// The metrics that Prometheus scrapes. Written on the I/O side, read without touching the engine's
+// thread. The names are in table.cc.
 #pragma once
 
 #include <chrono>

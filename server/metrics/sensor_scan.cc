@@ -24,7 +24,7 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-// What of `folder` begins with `prefix`, whole paths; hwmon2 before hwmon10.
+// Returns the entries of `folder` that begin with `prefix`, as full paths; hwmon2 before hwmon10.
 std::vector<std::string> List(const std::string& folder, std::string_view prefix) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -51,7 +51,7 @@ std::vector<std::string> Channels(const std::string& folder, std::string_view ki
 
 std::string NameOf(const std::string& path) { return fs::path(path).filename().string(); }
 
-// What a channel's label says, or else "temp1".
+// Returns the channel's label, or else its name: "temp1".
 std::string LabelOf(const std::string& channel) {
   const std::string label = ReadLine(channel + "_label");
   return label.empty() ? NameOf(channel) : label;
@@ -151,7 +151,7 @@ void FindClocks(const std::string& root, SensorList& out) {
   for (const std::string& folder : List(root + "/class/devfreq", "")) {
     const std::string name = NameOf(folder);
     const auto says = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-    // Of a Jetson, by its kernel's age: 17000000.gpu, 17000000.ga10b, 17000000.gv11b.
+    // Names on a Jetson, by its kernel's age: 17000000.gpu, 17000000.ga10b, 17000000.gv11b.
     const bool gpu = says("gpu") || says("ga10b") || says("gv11b") || says("mali");
     if (gpu) Add({.name = "gpu", .files = {folder + "/cur_freq"}}, out.units);
   }

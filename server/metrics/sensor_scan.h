@@ -17,7 +17,7 @@
 
 namespace thermocline::server {
 
-// Of rails, of zones and of units, at most: a machine with more shows the first ones.
+// The most rails, the most zones and the most units: a machine with more shows the first ones.
 inline constexpr std::size_t kSensorsMax = 64;
 
 struct Sensor {
@@ -39,8 +39,8 @@ struct SensorList {
 // sensors fail while it is off.
 SensorList FindSensors(const std::string& root);
 
-// Nothing if a file cannot be read or holds no whole number. May take as long as the bus that the
-// sensor is on.
+// Returns nothing if a file cannot be read or holds no integer. May take as long as the bus that
+// the sensor is on.
 std::optional<double> ReadSensor(const Sensor& sensor);
 
 }  // namespace thermocline::server

@@ -5,10 +5,11 @@
 namespace thermocline::server {
 namespace {
 
-// What drivers say of a sensor that is off: THERMAL_TEMP_INVALID, and -256 degrees on Tegra.
+// Drivers' values for a sensor that is off lie below: THERMAL_TEMP_INVALID, and -256 degrees on
+// Tegra.
 constexpr double kCelsiusMin = -200;
-// Of one rail. A counter that was set to 0 looks like one that passed its end, but then it would
-// have grown by more than this.
+// The most watts of one rail. A counter that was set to 0 looks like one that passed its end, but
+// then it would have grown by more than this.
 constexpr double kWattsMax = 10'000;
 
 double Seconds(Sensors::Clock::duration d) { return std::chrono::duration<double>(d).count(); }

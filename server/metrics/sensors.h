@@ -1,4 +1,4 @@
-// What the machine's sensors say, and the energy that its rails have given.
+// The readings of the machine's sensors, and the energy that its rails have given.
 #pragma once
 
 #include <chrono>

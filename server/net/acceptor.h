@@ -26,7 +26,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // Connections wait in the system's queue until Resume.
   void Pause();
   void Resume();
-  // Nothing is accepted any more; the socket is closed.
+  // Stops accepting and closes the socket.
   void Close();
 
   const ListeningSocket& socket() const { return socket_; }

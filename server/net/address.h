@@ -15,7 +15,8 @@ struct SocketAddress {
   std::string Text() const;
 };
 
-// Of this end of a socket, and of the other one. Nothing of one that is not open, or not connected.
+// Return the addresses of this end of a socket, and of the other one. Empty if it is not open, or
+// not connected.
 SocketAddress LocalAddress(int socket);
 SocketAddress PeerAddress(int socket);
 

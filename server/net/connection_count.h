@@ -1,4 +1,4 @@
-// How many connections there are, and which one makes way for a new one.
+// Counts connections, and decides which one makes way for a new one.
 #pragma once
 
 #include <functional>

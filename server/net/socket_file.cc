@@ -21,7 +21,7 @@ Status Taken(const std::string& path) {
   return base::Unavailable("cannot listen on '", path, "': another process does");
 }
 
-// Whether somebody listens on the socket. It may be too busy to take a connection: that is not
+// True if a process listens on the socket. It may be too busy to take a connection: that is not
 // waited for.
 bool IsListenedOn(const std::string& path) {
   sockaddr_un name{};

@@ -11,7 +11,7 @@ namespace thermocline::ollama {
 // Now, as RFC 3339 has it, in UTC.
 std::string Timestamp();
 
-// Of /api/chat and /api/generate.
+// Answers of /api/chat and /api/generate.
 class OllamaAnswer final : public server::AnswerFormat {
  public:
   OllamaAnswer(std::string model, bool chat) : model_(std::move(model)), chat_(chat) {}
@@ -38,7 +38,7 @@ class OllamaAnswer final : public server::AnswerFormat {
   FinishReason reason_ = FinishReason::kStop;
 };
 
-// Of /api/embed and /api/embeddings.
+// Answers of /api/embed and /api/embeddings.
 class EmbedAnswer final : public server::AnswerFormat {
  public:
   EmbedAnswer(std::string model, int dimensions, bool single)

@@ -22,7 +22,7 @@ using http::ResponseHead;
 using server::Service;
 using server::Submission;
 
-// Of this API, whose features clients ask for by version.
+// The version of this API, whose features clients ask for by version.
 constexpr const char* kVersion = "0.12.0";
 
 EngineStats StatsOf(const Service& service) {

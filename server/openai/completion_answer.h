@@ -36,7 +36,7 @@ class CompletionAnswer final : public ChoicesAnswer {
     std::optional<LegacyLogprobs> logprobs;
     std::vector<TokenChannel::Score> scores;  // of a whole answer, until it is written
   };
-  // What a choice says first.
+  // The text that a choice begins with.
   std::string Echoed(const server::Said& said, Choice& choice);
 
   const bool stream_;

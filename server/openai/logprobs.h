@@ -34,7 +34,7 @@ class LegacyLogprobs {
   // part of the text.
   void AddFirst(int token, bool in_text);
   void Add(std::span<const TokenChannel::Score> scores);
-  // What was added since the last call.
+  // Returns the log probabilities added since the last call.
   Json Take();
 
  private:

@@ -1,4 +1,4 @@
-// What answers of /v1/chat/completions and /v1/completions have in common.
+// The common part of the answers of /v1/chat/completions and /v1/completions.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace thermocline::openai {
 
-// What all parts of one answer share.
+// The fields that all parts of one answer share.
 struct AnswerHead {
   bool chat = true;          // else of /v1/completions
   std::string id;            // "chatcmpl-..." or "cmpl-..."
@@ -43,9 +43,9 @@ class ChoicesAnswer : public server::AnswerFormat {
   // A chunk of one choice: `said` is its delta, or its text.
   std::string Chunk(int choice, Json said, Json logprobs = {}, Json reason = {},
                     const Usage* usage = nullptr) const;
-  // What a choice says that says nothing.
+  // Returns an empty delta, or an empty text.
   virtual Json Nothing() const = 0;
-  // Of one that ended so.
+  // Returns the name of the reason why a choice ended.
   virtual const char* ReasonName(int choice, FinishReason reason) const;
   // Every choice, but for index and finish_reason.
   virtual std::vector<Json::Object> WholeChoices() = 0;

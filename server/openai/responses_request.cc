@@ -10,7 +10,7 @@
 namespace thermocline::openai {
 namespace {
 
-// What would need something that is kept here.
+// Refuses fields that need stored answers.
 void RefuseStored(protocol::Fields& fields) {
   for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.Find(name) != nullptr)

@@ -8,8 +8,8 @@
 
 namespace thermocline::protocol {
 
-// Of the prompt that the chat template makes of "messages" and what goes with them. InvalidArgument
-// with the field; errors of EncodeChat.
+// Returns the tokens of the prompt that the chat template makes of "messages" and the fields beside
+// them. InvalidArgument with the field; errors of EncodeChat.
 Result<std::vector<int>> ChatTokens(server::Service& service, Fields& fields);
 
 }  // namespace thermocline::protocol

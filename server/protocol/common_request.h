@@ -11,7 +11,7 @@ namespace thermocline::protocol {
 
 using server::kChoicesPerPromptMax;
 
-// What a request leaves out.
+// Defaults for fields that a request leaves out.
 struct RequestDefaults {
   SamplingParams sampling;
   int max_tokens = 0;

@@ -11,11 +11,11 @@
 namespace thermocline::protocol {
 namespace {
 
-// What templates have from the conversation, the model, and the language.
+// Variables that templates have from the conversation, the model, and the language.
 constexpr std::array<std::string_view, 7> kOwnNames = {
     "messages", "tools", "bos_token", "eos_token", "namespace", "raise_exception", "strftime_now"};
 
-// What chat templates are told beside messages and tools.
+// Reads the variables for chat templates beside messages and tools.
 void ReadTemplateFields(Fields& fields, Json& json) {
   if (const Json* arguments = fields.Find("chat_template_kwargs")) {
     if (!arguments->is_object())

@@ -6,7 +6,7 @@
 
 namespace thermocline::protocol {
 
-// What is malformed fails `fields`.
+// Reads the conversation; malformed fields fail `fields`.
 server::Conversation ReadConversation(Fields& fields);
 
 // "low": what the chat template reads of it. `field` is to blame.

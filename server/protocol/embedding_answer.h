@@ -9,7 +9,7 @@
 
 namespace thermocline::protocol {
 
-// What both have: vectors, and no streams.
+// The common part of both: vectors, and no streams.
 class VectorsAnswer : public server::AnswerFormat {
  public:
   std::string Begin(int) override { return ""; }

@@ -9,7 +9,7 @@
 
 namespace thermocline::protocol {
 
-// Where texts may stand, and the answer's shape.
+// The fields for texts, and the answer's shape.
 enum class EmbeddingDialect {
   kOpenAi,  // "input"
   kLlama,   // llama-server's "content", or "input": a list of {"index", "embedding": [vector]}

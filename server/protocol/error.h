@@ -21,7 +21,7 @@ struct ApiError {
   Json ToJson() const;
 };
 
-// How an API tells errors.
+// The form of an API's errors.
 struct ErrorShape {
   Json (*body)(const ApiError& error, const std::string& request_id);
   const char* id_header = nullptr;  // has the request's id, beside x-request-id
@@ -30,10 +30,11 @@ struct ErrorShape {
 inline constexpr ErrorShape kOpenAiErrors = {
     .body = [](const ApiError& error, const std::string&) { return error.ToJson(); }};
 
-// Of HTTP itself: no Status says so.
+// An error of HTTP itself, for which there is no Status.
 ApiError ClientError(int http_status, const std::string& code, const std::string& message);
 
-// What a client may know of `status`, by server::RefusalTable; its numbers are details.
+// Returns the part of `status` that a client may see, by server::RefusalTable; its numbers are
+// details.
 ApiError FromStatus(const Status& status);
 // The same of an answer that was cancelled, with the cause.
 ApiError FromStatus(const Status& status, CancelCause cause);

@@ -52,7 +52,7 @@ std::size_t Letters(std::string_view name) {
 // errors.
 constexpr int kComparedMax = 1 << 16;
 
-// Whether somebody who wrote `name` may have meant `known`.
+// True if `name` may be a misspelling of `known`.
 bool IsNear(std::string_view name, std::string_view known) {
   constexpr std::size_t kLettersMin = 5;
   constexpr int kEditsMax = 2;

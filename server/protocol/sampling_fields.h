@@ -9,7 +9,7 @@ namespace thermocline::protocol {
 // OpenAI's names, beside which those of llama-server hold, or these alone.
 enum class SamplingNames { kOpenAi, kLlama };
 
-// Whether the field is there and -1.
+// True if the field is there and -1.
 bool IsMinusOne(const Fields& fields, std::string_view name);
 
 // Reads every number of SamplingFields, the seed, "logit_bias" and "repeat_last_n". `sampling` has

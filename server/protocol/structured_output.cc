@@ -120,7 +120,7 @@ class Reader {
     return out;
   }
 
-  // Of a text, which has none.
+  // For a text, which has no schema.
   void IgnoreSchemas(const Json& format) {
     for (const char* name : {"json_schema", "schema", "value", "strict"})
       if (format.Find(name) != nullptr) fields_.Ignore(StrCat("response_format.", name));

@@ -1,5 +1,5 @@
-// What a request says its answer must be: OpenAI's response_format, llama-server's grammar and
-// json_schema, vLLM's structured_outputs and guided_*.
+// Reads the form that a request wants its answer to have: OpenAI's response_format, llama-server's
+// grammar and json_schema, vLLM's structured_outputs and guided_*.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace thermocline::protocol {
 
-// Nothing if the request does not say. Two of them fail `fields` with both names, as does what is
-// malformed; whether a grammar can be compiled shows later.
+// Returns nothing if the request gives none. Two forms fail `fields` with both names, and a
+// malformed one fails it too; whether a grammar can be compiled shows later.
 std::optional<GrammarSpec> ReadStructuredOutput(Fields& fields);
 
 }  // namespace thermocline::protocol

@@ -20,7 +20,8 @@ std::optional<chat::Tool> ReadFunction(Fields& fields, const Json& function,
 // Adds a tool; names come once, and there are not too many.
 void AddTool(Fields& fields, chat::Tool tool, std::vector<chat::Tool>& tools);
 
-// Whether a tool that must be called is there, and any where one must be.
+// Checks that a tool that must be called is there, and that there is any tool if one must be
+// called.
 void CheckChoice(Fields& fields, const chat::ToolRequest& request);
 
 }  // namespace thermocline::protocol

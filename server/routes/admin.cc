@@ -146,7 +146,7 @@ http::HttpResponse Reload(Service& service, const http::HttpRequest& request,
   if (const auto error = CheckEmpty(request)) return http::ErrorResponse(head, *error);
   const Status reloaded = service.control().reload();
   if (!reloaded.ok()) {
-    // What is wrong is in files of the operator, who is the one to be told.
+    // The error is in the operator's files, and the operator is the one who asks.
     return http::ErrorResponse(head,
                                protocol::FromStatus(base::InvalidArgument(reloaded.message())));
   }

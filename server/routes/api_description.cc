@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kMark = "x-sampling";
 
-// What holds where a request is silent.
+// Describes the default for a request without the field.
 std::string Absent(const SamplingField& field) {
   const auto common = field.Preferred(kCommonSampling);
   if (!field.has_preference()) return {};

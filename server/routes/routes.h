@@ -5,7 +5,8 @@
 
 namespace thermocline::routes {
 
-// Those of all protocols, and the daemon's own: the page, probes, metrics, status, models, admin.
+// The routes of all protocols, and the daemon's own: the page, probes, metrics, status, models,
+// admin.
 const http::Router& AllRoutes();
 
 }  // namespace thermocline::routes

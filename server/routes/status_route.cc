@@ -21,7 +21,7 @@ const char* StateName(server::ServiceState state) {
   return "loading";
 }
 
-// Where neurons are computed, and why not on a GPU.
+// Describes the device of the neurons, and the reason why it is no GPU.
 Json DeviceJson(const EngineStats& stats) {
   const HotStats& hot = stats.hot;
   return Json::Object{
@@ -37,7 +37,8 @@ Json DeviceJson(const EngineStats& stats) {
       {"cpu_isa", stats.cpu_isa}};
 }
 
-// Of the feed-forward networks: each layer's at its last token, and what requests may ask for.
+// The modes of the feed-forward networks: each layer's at its last token, and those that requests
+// may ask for.
 Json ModesJson(const EngineStats& stats) {
   Json::Array layers, offered;
   for (const FfnLayerStats& layer : stats.ffn) layers.emplace_back(FfnModeName(layer.mode));
@@ -97,7 +98,7 @@ Json QueueJson(const Engine& engine, const EngineStats& stats) {
                       {"wait_s", engine.WaitS()}};
 }
 
-// What one request may ask for. 0 = any.
+// The limits for one request.
 Json LimitsJson(const server::ServerConfig& config) {
   return Json::Object{{"body_bytes", config.body_bytes_max},
                       {"connections", config.connections_max},
