@@ -10,13 +10,14 @@
 namespace thermocline::base {
 namespace {
 
+constexpr std::uint64_t kKeepPolicy = 0x08;      // of Linux 5.3 and later
 constexpr std::uint64_t kShortTurnNs = 100'000;  // the least that Linux takes
 
 // The first version of Linux's sched_attr, for which the C library has no declaration.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = SCHED_OTHER;
-  std::uint64_t flags = 0;
+  std::uint64_t flags = kKeepPolicy;
   std::int32_t nice = 0;
   std::uint32_t priority = 0;
   std::uint64_t runtime = 0, deadline = 0, period = 0;

@@ -59,21 +59,10 @@ double StepBudget::DraftNeeds(int answers) const {
 }
 
 int StepBudget::Answers(int tenants, int most) const {
-  constexpr double kLonger = 1.5;
   if (tenants < 2 || alone_s_ == 0) return most;
   int answers = std::min(tenants, most);
-  const double seconds = std::min(tenants * alone_s_, kLonger * Expected(answers));
-  while (answers < most && Expected(answers + 1) <= seconds) ++answers;
+  while (answers < most && Decoding(answers + 1) <= tenants * alone_s_) ++answers;
   return answers;
-}
-
-double StepBudget::Expected(int answers) const {
-  int below = std::min(answers, kAnswersMax), above = below;
-  while (below > 1 && decoding_s_[below] == 0) --below;
-  while (above < kAnswersMax && decoding_s_[above] == 0) ++above;
-  const double least = below == 1 ? alone_s_ : decoding_s_[below];
-  if (above == below || decoding_s_[above] == 0) return least;
-  return least + (decoding_s_[above] - least) * (answers - below) / (above - below);
 }
 
 bool StepBudget::Pays(int sequences) {

@@ -30,8 +30,7 @@ class StepBudget {
   // that it brings more tokens a second than they come. Above 1: none is.
   double DraftNeeds(int answers) const;
   // Answers that may share a step of `tenants` clients, at most `most`: so many that none of them
-  // gets less than its part of the time would give it, and that the step takes at most half as
-  // long again as with one answer of each.
+  // gets less than its part of the time would give it.
   int Answers(int tenants, int most) const;
   // True if `sequences` make more tokens together than in turns, as far as is known. Asked once a
   // step: what did not pay is tried again now and then.
@@ -41,8 +40,6 @@ class StepBudget {
   static constexpr int kReadLeast = 8;
   static constexpr int kAnswersMax = 64;
   double Decoding(int answers) const;
-  // The same in proportion between the numbers that are known; of one answer, the time alone.
-  double Expected(int answers) const;
 
   const double target_s_;
   std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] of a step without prompts

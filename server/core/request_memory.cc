@@ -157,7 +157,8 @@ Status CheckMadeText(std::string_view text, const RequestSizes& sizes) {
 RequestMemory::RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max)
     : bytes_max_(bytes_max),
       client_max_(std::max(bytes_max / 2, body_bytes_max)),
-      large_max_(std::max(bytes_max - bytes_max / kForSmall, body_bytes_max)) {}
+      large_max_(std::min(bytes_max, std::max(bytes_max - bytes_max / kForSmall, body_bytes_max))) {
+}
 
 std::size_t RequestMemory::held() const {
   const base::MutexLock lock(mutex_);

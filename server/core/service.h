@@ -33,8 +33,6 @@ struct Control {
 // more; and grammars. A long body is worked on in turns, so more of them are begun than run.
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
               kCompilers = kGrammarsCompiledAtOnce;
-// Long bodies and grammars go behind the streams, for whose tokens everybody waits.
-constexpr int kNicenessOfLong = 10;
 
 // Thread-safe. Listening begins before the model is there, so that "loading" can be told.
 class Service {
@@ -91,8 +89,6 @@ class Service {
   void NoteLenientCall();
   // The threads that read a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
-  // The workers of long requests, for work that takes as long.
-  Workers& long_workers() { return workers_; }
   // The memory that bodies and what is made of them may take.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
@@ -144,13 +140,9 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  Workers workers_{Workers::Params{.running = kWorkers,
-                                   .begun = kLongBegun,
-                                   .niceness = kNicenessOfLong,
-                                   .bytes_begun = request_sizes_.values}};
-  Workers short_workers_{kShortWorkers};
-  Workers compilers_{
-      Workers::Params{.running = kCompilers, .begun = kCompilers, .niceness = kNicenessOfLong}};
+  Workers workers_{Workers::Params{
+      .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
+  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

@@ -6,7 +6,6 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/out_of_memory.h"
-#include "engine/base/thread_priority.h"
 
 namespace thermocline::server {
 
@@ -184,7 +183,6 @@ void Workers::Pause(Task& task) {
 }
 
 void Workers::RunTasks() {
-  if (params_.niceness > 0) base::LowerPriority(params_.niceness);
   base::MutexLock lock(mutex_);
   while (true) {
     while (begun_.empty() && !stopping_) begin_.Wait(mutex_);

@@ -36,7 +36,6 @@ class Workers {
     int running = 1;  // tasks that run at once
     int begun = 1;    // tasks that run or pause, each on a thread of its own; at least `running`
     std::chrono::microseconds turn = std::chrono::milliseconds(5);
-    int niceness = 0;  // of their threads: above 0, others go first where processors are few
     // The requests of begun tasks take at most so many bytes, in the lanes of WorkMemory. A task
     // without room waits; while its client has no begun task, clients behind it in turn order
     // begin none in its lane. So a large task does not wait for ever while smaller ones come.

@@ -15,6 +15,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/thread_priority.h"
 #include "server/core/run_guarded.h"
 #include "server/net/address.h"
 
@@ -79,7 +80,10 @@ void ConnectionGate::Start(server::Service& service, ConnectionCredit& credit,
     acceptors_.back()->Start();
   }
   sockets_.clear();
-  thread_ = std::thread([this] { server::RunGuarded(io_); });
+  thread_ = std::thread([this] {
+    base::AskForShortTurns();
+    server::RunGuarded(io_);
+  });
   ::pthread_setname_np(thread_.native_handle(), "grpc-accept");
 }
 

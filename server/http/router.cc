@@ -66,25 +66,14 @@ const protocol::ErrorShape& Router::ErrorsOf(const HttpRequest& request) const {
   return protocol::kOpenAiErrors;
 }
 
-const Route* Router::Find(const HttpRequest& request, std::string_view path) const {
-  const std::string method(request.method_string());
-  const std::string_view wanted = method == "HEAD" ? "GET" : std::string_view(method);
-  for (const Route* route : Find(path))
-    if (route->method == wanted) return route;
-  return nullptr;
-}
-
-bool Router::TakesLong(const HttpRequest& request) const {
-  const Route* route = Find(request, RoutePath(request));
-  return route != nullptr && route->takes_long;
-}
-
 Action Router::Answer(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head) const {
   const std::string path = RoutePath(request);
-  const Route* route = Find(request, path);
-  return route != nullptr ? route->handler(service, request, head)
-                          : NoRoute(path, std::string(request.method_string()), head);
+  const std::string method(request.method_string());
+  const std::string_view wanted = method == "HEAD" ? "GET" : std::string_view(method);
+  for (const Route* route : Find(path))
+    if (route->method == wanted) return route->handler(service, request, head);
+  return NoRoute(path, method, head);
 }
 
 Action Router::NoRoute(const std::string& path, const std::string& method,

@@ -21,7 +21,6 @@ struct Route {
   const char* method;  // HEAD goes with GET
   const char* path;    // "{id}" at its end stands for anything but nothing and other routes' paths
   Handler handler;
-  bool takes_long = false;  // though its requests have no body: a worker answers them
 };
 
 // Another name of a route's path.
@@ -51,8 +50,6 @@ class Router {
   std::string RouteOf(const HttpRequest& request) const;
   // The shape of the request's errors, also if there is no such route.
   const protocol::ErrorShape& ErrorsOf(const HttpRequest& request) const;
-  // True if the request's route takes long.
-  bool TakesLong(const HttpRequest& request) const;
   // Returns the route's answer; 404 or 405 with the methods there are if there is none. Pure but
   // for reading the service.
   Action Answer(server::Service& service, const HttpRequest& request,
@@ -63,8 +60,6 @@ class Router {
  private:
   // The path without a slash at its end, by the name that the tables have for it.
   std::string RoutePath(const HttpRequest& request) const;
-  // The request's; null: there is none.
-  const Route* Find(const HttpRequest& request, std::string_view path) const;
   // Every route whose pattern fits.
   std::vector<const Route*> Find(std::string_view path) const;
   bool IsPath(std::string_view path) const;

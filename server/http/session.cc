@@ -127,7 +127,7 @@ void Session::OnRequest(ErrorCode error) {
   if (!stranger && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
-  if (bytes == 0 && !router_.TakesLong(request)) return OnRouted(RouteOrFail(request));
+  if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has done its part
   if (bytes <= server::kShortBytesMax) return RouteByWorker({});
   routing_ = true;
@@ -160,11 +160,10 @@ void Session::RouteByWorker(const server::BodyCost& cost) {
 }
 
 void Session::PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes) {
-  const std::size_t size = reader_.request().body().size();
-  server::Workers& workers = size > 0 ? service_.workers(size) : service_.long_workers();
-  workers.Post(
-      exchange_->head().tenant, connection_->get_executor(), std::move(work), std::move(then),
-      [self = shared_from_this()] { self->OnDropped(); }, bytes);
+  service_.workers(reader_.request().body().size())
+      .Post(
+          exchange_->head().tenant, connection_->get_executor(), std::move(work), std::move(then),
+          [self = shared_from_this()] { self->OnDropped(); }, bytes);
 }
 
 void Session::OnDropped() {

@@ -36,6 +36,14 @@ TEST(RequestMemory, AQuarterIsForClientsThatHoldLittle) {
   EXPECT_TRUE(cleo.Grow(10).ok());
 }
 
+// A body may be larger than all of the memory: then it is refused.
+TEST(RequestMemory, LargeBodiesNeverExceedIt) {
+  RequestMemory memory(12, 64);
+  RequestMemory::Hold ada(memory, "ada");
+  EXPECT_TRUE(ada.Grow(12).ok());
+  EXPECT_FALSE(ada.Grow(13).ok());
+}
+
 TEST(RequestMemory, WhatOthersFreeAddsUp) {
   RequestMemory memory(100 * kMiB, kMiB);
   memory.NoteFreed(3 * kMiB);
