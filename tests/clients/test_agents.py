@@ -66,6 +66,8 @@ def check(proxy, route, usage):
     # An agent gives up after ten minutes and asks again, which a busy machine makes it do.
     asked, ends = proxy.of(route), ("message_stop", "response.completed", "response.incomplete")
     turns = [turn for turn in asked if turn.daemon_events and turn.daemon_events[-1]["type"] in ends]
+    failed = [event for turn in asked for event in turn.daemon_events if event["type"] in ("error", "response.failed")]
+    assert not failed, failed
     print(f"{route}: {len(asked) - len(turns)} requests were given up")
     assert len(turns) >= 2, [e.path for e in proxy.exchanges]
     for turn in turns:
