@@ -156,6 +156,11 @@ std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest&
   return "";
 }
 
+bool HasBody(const HttpRequest& header) {
+  const auto length = header.find(beast_http::field::content_length);
+  return header.chunked() || (length != header.end() && length->value() != "0");
+}
+
 Status CheckPage(const Live& live, const Peer& peer, const HttpRequest& request) {
   RETURN_IF_ERROR(CheckFraming(request));
   RETURN_IF_ERROR(CheckHost(live, peer, request));
@@ -181,8 +186,9 @@ Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& r
                 .known = peer.admin};
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
-  const bool open = path == "/health/live" || IsPage(request, path) ||
-                    (path == "/metrics" && !live.config.metrics_require_key);
+  // Without a body: who has no key is to hold no memory of bodies.
+  const bool open = !HasBody(request) && (path == "/health/live" || IsPage(request, path) ||
+                                          (path == "/metrics" && !live.config.metrics_require_key));
   const bool admin_only = path == "/admin" || path.starts_with("/admin/");
   if (live.needs_keys() && !open) {
     ASSIGN_OR_RETURN(caller, Identify(live, request));

@@ -36,6 +36,9 @@ std::string AllowedOrigin(const server::Live& live, const Peer& peer, const Http
 // Host and Origin. InvalidArgument or PermissionDenied.
 Status CheckPage(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
+// True if a body follows the header.
+bool HasBody(const HttpRequest& header);
+
 // The answer to a browser that asks before it sends the request of an allowed origin's page, which
 // has no key yet; nullopt: the request is no such question. Requires: CheckPage.
 std::optional<HttpResponse> AnswerPreflight(const server::Live& live, const Peer& peer,

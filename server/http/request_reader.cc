@@ -18,6 +18,8 @@ constexpr std::size_t kHoldBytes = 64 << 10;  // held at a time
 // The buffer of a body that is long already: beast fills the buffer that there is, which is a page,
 // and 4 MiB in pages are a thousand reads.
 constexpr std::size_t kLongReadBytes = 32 << 10;
+// Of a body, in chunks: those of one byte have five more each; extensions have no other bound.
+constexpr std::size_t kFramingBytesMax = 192 << 10, kFramingPerByte = 16;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // True if the bytes are at fault, and not the connection.
@@ -55,6 +57,7 @@ void RequestReader::Welcome(Done done) {
 
 void RequestReader::ReadBody(server::RequestMemory& memory, const std::string& client, Done done) {
   hold_.emplace(memory, client);
+  read_ = 0;
   parser_->eager(true);
   ReadOn(std::move(done));
 }
@@ -62,12 +65,20 @@ void RequestReader::ReadBody(server::RequestMemory& memory, const std::string& c
 void RequestReader::ReadOn(Done done) {
   no_room_ = HoldBody();
   if (!no_room_.ok()) return done(make_error_code(boost::system::errc::not_enough_memory));
-  if (parser_->is_done()) return done({});
-  if (request().body().size() >= kHoldBytes) buffer_.reserve(kLongReadBytes);
-  beast_http::async_read_some(connection_, buffer_, *parser_,
-                              [this, done = std::move(done)](ErrorCode error, std::size_t) mutable {
-                                error ? done(error) : ReadOn(std::move(done));
-                              });
+  const std::size_t body = request().body().size();
+  if (read_ > kFramingBytesMax + kFramingPerByte * body)
+    return done(make_error_code(beast_http::error::buffer_overflow));
+  if (parser_->is_done()) {
+    if (body >= kHoldBytes) Shrink();
+    return done({});
+  }
+  if (body >= kHoldBytes) buffer_.reserve(kLongReadBytes);
+  beast_http::async_read_some(
+      connection_, buffer_, *parser_,
+      [this, done = std::move(done)](ErrorCode error, std::size_t bytes) mutable {
+        read_ += bytes;
+        error ? done(error) : ReadOn(std::move(done));
+      });
 }
 
 Status RequestReader::HoldBody() {

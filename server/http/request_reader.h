@@ -68,6 +68,7 @@ class RequestReader {
   boost::beast::flat_buffer buffer_{kBufferBytesMax};
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::optional<server::RequestMemory::Hold> hold_;  // of the body
+  std::size_t read_ = 0;                             // bytes of the body with its framing
   Status no_room_;                                   // why the body was not read on
 };
 

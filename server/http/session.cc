@@ -7,6 +7,7 @@
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "server/http/discard_pace.h"
+#include "server/http/gate.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {
@@ -19,8 +20,6 @@ constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kTlsBytes = 64 << 10;      // that a connection holds
 constexpr std::size_t kDiscardBytes = 16 << 10;  // at a time, of what nobody reads
 constexpr seconds kLinger{5};
-
-bool HasBody(const HttpRequest& header) { return header.chunked() || header.has_content_length(); }
 
 }  // namespace
 
@@ -299,10 +298,9 @@ void Session::Linger() {
   }
   const std::size_t bytes = reader_.early_bytes();
   reader_.DiscardEarly();
-  if (bytes < kReadBytes) return Discard(kReadBytes);
   room_timer_.expires_after(WaitToDiscard(bytes));
-  room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
-    error ? self->Close() : self->Discard(kDiscardBytes);
+  room_timer_.async_wait([self = shared_from_this(), bytes](ErrorCode error) {
+    if (!error) self->Discard(bytes < kReadBytes ? kReadBytes : kDiscardBytes);
   });
 }
 
@@ -315,6 +313,7 @@ void Session::Discard(std::size_t bytes_max) {
 
 void Session::Close() {
   Release();
+  room_timer_.cancel();  // what is discarded is waited for no longer
   connection_->Close();
   if (connection_->peer().tls) service_.request_memory().NoteFreed(kTlsBytes);
 }

@@ -142,6 +142,15 @@ def test_other_transfer_codings_are_refused(daemon, coding):
     assert out.count(b"HTTP/1.1") == 1 and b" 400 " in out
 
 
+def test_extensions_of_chunks_are_bounded_in_all(daemon):
+    """Chunks of one byte with 4 KB of an extension came as fast as they were sent, until the request's time was over."""
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    chunk = b"1;a=" + b"x" * 4000 + b"\r\n \r\n"
+    assert b" 431 " in raw_request(daemon, head + 200 * chunk + b"0\r\n\r\n")
+    assert b" 400 " in raw_request(daemon, head + 20 * chunk + b"0\r\n\r\n")  # a body of spaces is no JSON
+    assert b" 400 " in raw_request(daemon, head + 100_000 * b"1\r\n \r\n" + b"0\r\n\r\n")
+
+
 def test_absolute_targets(daemon):
     assert b'"live"' in raw_request(daemon, b"GET http://localhost/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 

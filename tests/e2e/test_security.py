@@ -217,6 +217,15 @@ def test_allowed_hosts(opened):
     assert httpx.get(opened.url + "/health/live", headers={"host": "other.example"}).status_code == 403
 
 
+@pytest.mark.parametrize("target", [b"/health/live", b"/"])
+def test_bodies_without_a_key_are_refused_on_open_routes_too(locked, target):
+    """Unfinished ones held the memory of bodies: who had a key got 429."""
+    for framing in (b"Content-Length: 600000", b"Transfer-Encoding: chunked"):
+        begun = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n" % (target, framing)
+        assert status(exchange(locked, begun)) == 401
+    assert status(exchange(locked, b"GET %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % target)) == 200
+
+
 def exchange(d, data, source=None):
     """What comes back until the daemon closes."""
     with socket.create_connection(("127.0.0.1", d.port), timeout=10, source_address=source) as s:

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -61,6 +64,23 @@ TEST(ThreadPriority, IsOfOneThreadAlone) {
   EXPECT_EQ(lowered, low);
   EXPECT_EQ(shortened, low);  // it asks for turns alone
   EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
+}
+
+TEST(ThreadPriority, ShortTurnsAreThoseOfTheSystem) {
+  std::array<std::uint64_t, 6> attributes = {};  // sched_attr: the fourth word is the runtime
+  const auto turn = [&] {
+    const auto got = ::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof(attributes), 0);
+    return got == 0 ? attributes[3] : 0;
+  };
+  std::uint64_t before = 0, after = 0;
+  std::thread([&] {
+    before = turn();
+    AskForShortTurns();
+    after = turn();
+  }).join();
+  if (before == 0) GTEST_SKIP() << "this kernel has no turns of SCHED_OTHER (6.12 and later have)";
+  EXPECT_LT(after, before);
+  EXPECT_EQ(after, 100'000u);
 }
 
 TEST(WorkerPool, ParkedWorkersWakeAgain) {
