@@ -40,8 +40,8 @@ TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
   EXPECT_EQ(budget.Answers(2, 16), 16);  // nothing is known yet
   Teach(budget);
   EXPECT_EQ(budget.Answers(1, 16), 16);
-  EXPECT_EQ(budget.Answers(3, 16), 4);   // a step of 6 ms
-  EXPECT_EQ(budget.Answers(2, 16), 2);   // at least one of each
+  EXPECT_EQ(budget.Answers(3, 16), 4);  // a step of 6 ms
+  EXPECT_EQ(budget.Answers(2, 16), 2);  // at least one of each
   EXPECT_EQ(budget.Answers(6, 16), 16);
 }
 
