@@ -85,6 +85,7 @@ bool ConnectionCredit::BelongTo(const std::string& peer, const std::string& owne
 void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_bytes,
                                  bool accepted) {
   const base::MutexLock lock(mutex_);
+  held_by_calls_ += accepted ? metadata_bytes + kOpenCallBytes : 0;
   const auto found = accounts_.find(peer);
   if (found == accounts_.end()) return;
   Account& account = found->second;
@@ -105,6 +106,7 @@ void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) 
 
 void ConnectionCredit::CallEnded(const std::string& peer, std::size_t metadata_bytes) {
   const base::MutexLock lock(mutex_);
+  held_by_calls_ -= metadata_bytes + kOpenCallBytes;
   const auto found = accounts_.find(peer);
   if (found == accounts_.end()) return;
   Account& account = found->second;
@@ -116,6 +118,11 @@ Account ConnectionCredit::Of(const std::string& peer) const {
   const base::MutexLock lock(mutex_);
   const auto found = accounts_.find(peer);
   return found == accounts_.end() ? Account{} : found->second;
+}
+
+std::uint64_t ConnectionCredit::HeldByCalls() const {
+  const base::MutexLock lock(mutex_);
+  return held_by_calls_;
 }
 
 std::string CanonicalPeer(std::string_view grpc_peer) {

@@ -59,6 +59,9 @@ class ConnectionCredit {
   void CallEnded(const std::string& peer, std::size_t metadata_bytes);
   // Zeros for a connection that is not open.
   Account Of(const std::string& peer) const;
+  // Bytes that gRPC's library holds for the accepted calls of all connections, closed ones too: it
+  // ends their calls some time after their sockets.
+  std::uint64_t HeldByCalls() const;
 
  private:
   void Disown(Account& account) REQUIRES(mutex_);
@@ -66,6 +69,7 @@ class ConnectionCredit {
   mutable base::Mutex mutex_;
   std::map<std::string, int> by_owner_ GUARDED_BY(mutex_);
   std::map<std::string, Account, std::less<>> accounts_ GUARDED_BY(mutex_);
+  std::uint64_t held_by_calls_ GUARDED_BY(mutex_) = 0;
 };
 
 // gRPC's name of a peer ("ipv4:127.0.0.1:1234", "ipv6:%5B::1%5D:1234") as ConnectionCredit knows

@@ -22,6 +22,7 @@ constexpr std::size_t kUnprovenShare = 96;
 constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
 constexpr milliseconds kLook{50}, kLookClosely{10}, kLookAtSender{2};
+constexpr double kCloseToFull = 0.25;  // of what calls may hold; looked at closely above it
 constexpr milliseconds kTell{1000};
 // The library lets go of a connection's calls some time after its socket is closed.
 constexpr milliseconds kTrimLater{2000};
@@ -46,7 +47,7 @@ std::size_t OpenConnections::UnprovenCount() const {
 }
 
 bool OpenConnections::HasRoomForUnproven() {
-  if (Clock::now() < paused_until_) return false;
+  if (Clock::now() < paused_until_ || CallsHoldMoreThan(1)) return false;
   return UnprovenCount() < kUnprovenMax || Clock::now() - OldestUnproven()->opened >= kTimeForACall;
 }
 
@@ -105,14 +106,20 @@ void OpenConnections::ForgetClosed() {
   });
 }
 
+bool OpenConnections::CallsHoldMoreThan(double share) const {
+  return static_cast<double>(credit_.HeldByCalls()) >
+         share * static_cast<double>(service_.request_sizes().grpc);
+}
+
 int OpenConnections::Look() {
   const auto now = Clock::now();
-  const bool all = now - looked_at_all_ >= kLook;
+  const milliseconds interval = CallsHoldMoreThan(kCloseToFull) ? kLookClosely : kLook;
+  const bool all = now - looked_at_all_ >= interval;
   if (all) {
     looked_at_all_ = now;
     ForgetClosed();
   }
-  milliseconds next = kLook;
+  milliseconds next = interval;
   for (Connection& connection : open_) {
     if (connection.peer.name.empty() || connection.shut) continue;
     if (connection.proven && !all && !connection.floods) continue;

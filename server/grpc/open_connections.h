@@ -23,8 +23,9 @@ class OpenConnections {
   OpenConnections(server::Service& service, ConnectionCredit& credit)
       : service_(service), credit_(credit) {}
 
-  // False: one has just sent too much, or every place of an unproven connection is taken by one
-  // that has had no time to make a call yet.
+  // False: one has just sent too much, the library has not yet let go of the calls of those that
+  // did, or every place of an unproven connection is taken by one that has had no time to make a
+  // call yet.
   bool HasRoomForUnproven();
   // False: there are server.connections_max connections, or server.connections_per_address_max of
   // this address. Shuts the oldest unproven connection if there is no place for another.
@@ -60,6 +61,8 @@ class OpenConnections {
   void ForgetClosed();
   // Returns whether it has received anything since.
   bool LookAt(Connection& connection, Clock::time_point now);
+  // True if gRPC's library holds more than `share` of what it may for calls.
+  bool CallsHoldMoreThan(double share) const;
   // Shuts the proven (or the unproven) connections that hold most, until all of them hold at most
   // `bytes_max`.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);

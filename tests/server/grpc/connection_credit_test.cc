@@ -60,6 +60,18 @@ TEST(ConnectionCreditTest, CallsThatRunHoldMemoryUntilTheyEnd) {
   EXPECT_EQ(HeldBytes({}, credit.Of("a 1")), 0);
 }
 
+TEST(ConnectionCreditTest, CallsOfAClosedConnectionAreHeldUntilTheyEnd) {
+  ConnectionCredit credit;
+  credit.Open("a 1");
+  credit.CallBegan("a 1", 15'000, true);
+  credit.CallBegan("a 1", 15'000, false);  // refused
+  credit.Close("a 1");
+  EXPECT_GE(credit.HeldByCalls(), std::uint64_t{15'000 + 22'000});
+  EXPECT_LT(credit.HeldByCalls(), std::uint64_t{2 * 15'000 + 22'000});
+  credit.CallEnded("a 1", 15'000);
+  EXPECT_EQ(credit.HeldByCalls(), 0);
+}
+
 TEST(ConnectionCreditTest, PingsWhoseAnswersNobodyReadsAreAFlood) {
   ConnectionCredit credit;
   credit.Open("a 1");
