@@ -9,6 +9,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/quantize.h"
+#include "kernels/recurrence.h"
 #include "kernels/rows.h"
 #include "kernels/shared_sum.h"
 #include "kernels/sign_predict.h"
@@ -31,6 +32,8 @@ struct OpTable {
   void (*layer_norm)(const LayerNormParams&);
   void (*rope)(const RopeParams&);
   void (*gated)(const GatedParams&);
+  void (*short_conv)(const ShortConvParams&);
+  void (*recurrence)(const RecurrenceParams&);
   void (*add)(float* x, const float* y, int n);                // x += y
   void (*soft_cap)(float* x, int n, float cap);                // x = cap tanh(x / cap)
   void (*to_half)(const float* x, int n, std::uint16_t* out);  // f32 to f16, nearest even

@@ -16,6 +16,8 @@
 #include "kernels/cpu/sign_predict.inl.h"
 //
 #include "kernels/cpu/attention.inl.h"
+//
+#include "kernels/cpu/recurrence.inl.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -33,6 +35,8 @@ constexpr OpTable kIsaOps = {.name = kIsaName,
                              .layer_norm = LayerNorm,
                              .rope = Rope,
                              .gated = Gated,
+                             .short_conv = ShortConv,
+                             .recurrence = Recurrence,
                              .add = Add,
                              .soft_cap = SoftCap,
                              .to_half = ToHalf,

@@ -139,6 +139,8 @@ const OpTable& ReferenceOps() {
                                      .layer_norm = LayerNorm,
                                      .rope = Rope,
                                      .gated = Gated,
+                                     .short_conv = ShortConv,
+                                     .recurrence = Recurrence,
                                      .add = Add,
                                      .soft_cap = SoftCap,
                                      .to_half = ToHalf,

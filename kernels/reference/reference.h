@@ -20,6 +20,8 @@ void RmsNorm(const RmsNormParams& p);
 void LayerNorm(const LayerNormParams& p);
 void Rope(const RopeParams& p);
 void Gated(const GatedParams& p);
+void ShortConv(const ShortConvParams& p);
+void Recurrence(const RecurrenceParams& p);
 void Add(float* x, const float* y, int n);
 void ToHalf(const float* x, int n, std::uint16_t* out);
 float SoftmaxExp(float* x, int n, float max);

@@ -1,24 +1,11 @@
 // The tile kernels on tiles that are arrays, so that machines without AMX check all but the four
 // instructions themselves. Source: the pseudocode of TDPBSSD in Intel's manual.
 #include "kernels/cpu/x86_features.h"
-#include "kernels/op_table.h"
 //
 #include "kernels/cpu/simd_avx512.h"
 //
-#include "kernels/cpu/elementwise.inl.h"
-#include "kernels/cpu/gemm.inl.h"
+#include "kernels/cpu/ops.inl.h"
 //
-#include "kernels/cpu/dot_peak.inl.h"
-//
-#include "kernels/cpu/rows.inl.h"
-//
-#include "kernels/cpu/sum_rows.inl.h"
-//
-#include "kernels/cpu/sum_inputs.inl.h"
-//
-#include "kernels/cpu/sign_predict.inl.h"
-//
-#include "kernels/cpu/attention.inl.h"
 #include "kernels/cpu/gemm_amx.inl.h"
 #include "tests/kernels/tables.h"
 
@@ -49,24 +36,13 @@ struct EmulatedTiles {
 }  // namespace
 
 const OpTable* AmxEmulated() {
-  static const OpTable table = {"amx emulated",
-                                GemmWithTiles<EmulatedTiles>,
-                                GemmRows<GemmWithTiles<EmulatedTiles>>,
-                                SumRows,
-                                FinishSum,
-                                SumInputs,
-                                SignScores,
-                                Quantize,
-                                Attention,
-                                RmsNorm,
-                                LayerNorm,
-                                Rope,
-                                Gated,
-                                Add,
-                                SoftCap,
-                                ToHalf,
-                                SoftmaxExp,
-                                DotPeakOf};
+  static const OpTable table = [] {
+    OpTable all = kIsaOps;
+    all.name = "amx emulated";
+    all.gemm = GemmWithTiles<EmulatedTiles>;
+    all.gemm_rows = GemmRows<GemmWithTiles<EmulatedTiles>>;
+    return all;
+  }();
   return HasAvx512() ? &table : nullptr;
 }
 
