@@ -59,9 +59,32 @@ KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model
                      int context, bool whole) {
   const KvBlocks together =
       CountWhole(nn::KvPool::BlockBytes(model, type), context, config.serving.prefix_cache_bytes);
-  if (whole || nn::KvPool::BlockBytesByKind(model, type).window == 0) return together;
+  if (whole || model.recurrent.any() || nn::KvPool::BlockBytesByKind(model, type).window == 0)
+    return together;
   const KvBlocks apart = CountApart(config, model, type, context);
   return apart.window < together.all ? apart : together;
+}
+
+// The states of recurrent layers: of sequences, and snapshots that finished requests may keep,
+// which take half of what these may keep, in [kSnapshotsMin, kSnapshotsMax] where nobody says how
+// much that is.
+struct States {
+  int sequences = 0, kept = 0, pending = 0;
+  int all() const { return sequences + kept; }
+};
+
+States CountStates(const EngineConfig& config, const model::ModelConfig& model, int context) {
+  constexpr std::int64_t kSnapshotsMin = 8, kSnapshotsMax = 64;
+  if (!model.recurrent.any()) return {};
+  States states{.sequences = config.serving.sequences_max, .pending = StepLogitsMax(config)};
+  const auto state = static_cast<std::int64_t>(nn::StatePool::Bytes(model, states.pending));
+  const std::int64_t asked = config.serving.prefix_cache_bytes;
+  const auto blocks = static_cast<std::int64_t>(
+      nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, config.model.kv_type));
+  const std::int64_t fit = (asked < 0 ? blocks : asked) / 2 / state;
+  states.kept = static_cast<int>(asked < 0 ? std::clamp(fit, kSnapshotsMin, kSnapshotsMax)
+                                           : std::min(fit, kSnapshotsMax));
+  return states;
 }
 
 }  // namespace
@@ -70,7 +93,9 @@ std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
                     bool whole) {
   const KvType type = config.model.kv_type;
   const KvBlocks blocks = CountBlocks(config, model, type, context, whole);
-  if (blocks.window == 0) return blocks.all * nn::KvPool::BlockBytes(model, type);
+  const States states = CountStates(config, model, context);
+  const std::size_t state_bytes = states.all() * nn::StatePool::Bytes(model, states.pending);
+  if (blocks.window == 0) return blocks.all * nn::KvPool::BlockBytes(model, type) + state_bytes;
   const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);
   return blocks.all * bytes.whole + blocks.window * bytes.window;
 }
@@ -87,12 +112,16 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedMode
     return base::InvalidArgument("prefix_cache_bytes is ", config.serving.prefix_cache_bytes, ", ",
                                  blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
                                  " are supported");
+  const States states = CountStates(config, model.config, context);
   ASSIGN_OR_RETURN(auto pool, nn::KvPool::Create({.config = model.config,
                                                   .blocks = static_cast<int>(blocks.all),
                                                   .type = model.kv_type,
-                                                  .window_blocks = blocks.window}));
-  return KvMemory{
-      std::move(pool), context, {static_cast<int>(blocks.prefix), blocks.window_prefix}};
+                                                  .window_blocks = blocks.window,
+                                                  .states = states.all(),
+                                                  .pending = states.pending}));
+  return KvMemory{std::move(pool),
+                  context,
+                  {static_cast<int>(blocks.prefix), blocks.window_prefix, states.kept}};
 }
 
 }  // namespace thermocline

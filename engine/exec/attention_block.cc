@@ -34,6 +34,8 @@ AttentionBlock::AttentionBlock(const Params& p)
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
   if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
+  if (config_.architecture->attention_gate)
+    gated_q_.resize(base::Area(ws_.tokens_max, 2 * QuerySize(config_)));
 }
 
 void AttentionBlock::Run(int layer, bool by_inputs) {
@@ -62,11 +64,29 @@ void AttentionBlock::ProjectInput(int index, bool by_inputs) {
                             ws_.v.data());
   if (latent_.has_value())
     return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
-  const std::array products = {nn::Product{&layer.q, ws_.q.x.data()},
+  const bool gated = config_.architecture->attention_gate;
+  const std::array products = {nn::Product{&layer.q, gated ? gated_q_.data() : ws_.q.x.data()},
                                nn::Product{&layer.k, ws_.k.data()},
                                nn::Product{&layer.v, ws_.v.data()}};
   const std::size_t count = layer.k.weight.rows > 0 ? products.size() : 1;
   multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
+  if (gated) nn::ForTokens(pool_, tokens, [&](int t) { SplitGates(t); });
+}
+
+void AttentionBlock::SplitGates(int token) {
+  const int dim = config_.head_dim, heads = config_.num_attention_heads;
+  for (int h = 0; h < heads; ++h)
+    std::copy_n(gated_q_.data() + nn::Offset(token * heads + h, 2 * dim), dim,
+                ws_.q.x.data() + nn::Offset(token * heads + h, dim));
+}
+
+void AttentionBlock::ApplyGates(int token, float* attention) const {
+  const int dim = config_.head_dim, heads = config_.num_attention_heads;
+  for (int h = 0; h < heads; ++h) {
+    const float* gate = gated_q_.data() + nn::Offset(token * heads + h, 2 * dim) + dim;
+    float* head = attention + nn::Offset(h, dim);
+    for (int i = 0; i < dim; ++i) head[i] /= 1 + std::exp(-gate[i]);
+  }
 }
 
 void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
@@ -77,6 +97,7 @@ void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   nn::ForTokens(pool_, tokens, [&](int t) {
     float* row = ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols);
+    if (config_.architecture->attention_gate) ApplyGates(t, row);
     if (layer.attn_sub_norm.weight != nullptr)
       nn::Normalize(ops_, config_, layer.attn_sub_norm, row, ws_.attention.cols, row);
     nn::QuantizeToken(ops_, ws_.attention, t);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/worker_pool.h"
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/latent_attention.h"
@@ -36,7 +37,9 @@ class AttentionBlock {
   };
   explicit AttentionBlock(const Params& params);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
-    return LatentAttention::Bytes(config, tokens_max);
+    const std::size_t gated =
+        config.architecture->attention_gate ? base::Area(tokens_max, 2 * QuerySize(config)) : 0;
+    return LatentAttention::Bytes(config, tokens_max) + gated * sizeof(float);
   }
 
   // Returns how many tokens of a sequence make a tile, so that there is work for all threads.
@@ -49,6 +52,13 @@ class AttentionBlock {
   // q, k and v of `hidden`, not yet rotated.
   void ProjectInput(int layer, bool by_inputs);
   void ProjectOutput(int layer, bool by_inputs);
+  // Parts `gated_q_` into queries, and leaves the gates where they are.
+  void SplitGates(int token);
+  // attention [H Dh] *= sigmoid(gate).
+  void ApplyGates(int token, float* attention) const;
+  static int QuerySize(const model::ModelConfig& config) {
+    return config.num_attention_heads * config.head_dim;
+  }
   void RotateAndStore(int layer, int token);
   bool SpreadsHeads() const;
   void SpreadHeads(float* heads, int count);
@@ -91,8 +101,9 @@ class AttentionBlock {
   InputSparsity* const inputs_;
   const StepTokens& step_;
   std::optional<LatentAttention> latent_;
-  const int group_;          // query heads of a kv head
-  std::vector<float> ones_;  // [Dh] the weights of a norm without any
+  const int group_;             // query heads of a kv head
+  std::vector<float> ones_;     // [Dh] the weights of a norm without any
+  std::vector<float> gated_q_;  // [T, H, 2 Dh] with gates: a head's query, then its gate
 };
 
 }  // namespace thermocline::exec

@@ -41,12 +41,14 @@ std::size_t InputSparsity::Bytes(const model::ModelConfig& config, int tokens_ma
 
 Status InputSparsity::Can(const model::ModelConfig& config) {
   const model::Architecture& a = *config.architecture;
-  const char* what = config.experts.any()  ? "a mixture of experts"
-                     : config.latent.any() ? "latent attention"
-                     : config.altup.any()  ? "several streams of the residual (AltUp)"
-                     : a.parallel_block    ? "attention and network beside one another"
-                     : a.sub_norms         ? "a norm inside its network"
-                                           : nullptr;
+  const char* what = config.experts.any()     ? "a mixture of experts"
+                     : config.latent.any()    ? "latent attention"
+                     : config.altup.any()     ? "several streams of the residual (AltUp)"
+                     : config.recurrent.any() ? "recurrent layers"
+                     : a.attention_gate       ? "gates behind attention"
+                     : a.parallel_block       ? "attention and network beside one another"
+                     : a.sub_norms            ? "a norm inside its network"
+                                              : nullptr;
   if (what == nullptr) return OkStatus();
   return base::FailedPrecondition("mode 'inputs' is not there for a model with ", what, " (family ",
                                   a.name, "); use dense");

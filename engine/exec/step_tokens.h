@@ -24,23 +24,33 @@ class StepTokens {
     int token, count;
   };
 
+  // The tokens of one sequence. Tentative: some may be taken back behind the step.
+  struct Part {
+    int first, count;
+    nn::KvCache* cache;
+    bool tentative;
+  };
+
   explicit StepTokens(int tokens_max) : tokens_max_(tokens_max) {
     ids_.reserve(tokens_max);
     places_.reserve(tokens_max);
     tiles_.reserve(tokens_max);
+    parts_.reserve(tokens_max);
   }
 
   void Clear() {
     ids_.clear();
     places_.clear();
     tiles_.clear();
+    parts_.clear();
   }
   // Reserves the cache's room for its next tokens. Requires: there is room.
-  void Add(std::span<const int> tokens, nn::KvCache& cache, int tile_tokens) {
+  void Add(std::span<const int> tokens, nn::KvCache& cache, int tile_tokens, bool tentative) {
     const int first = count(), added = base::IntSize(tokens);
     CHECK_LE(first + added, tokens_max_);
     CHECK_LE(cache.length() + added, cache.capacity());
     CHECK(cache.Reserve(added));
+    parts_.push_back({first, added, &cache, tentative});
     ids_.insert(ids_.end(), tokens.begin(), tokens.end());
     for (int t = 0; t < added; ++t) places_.push_back({&cache, cache.length() + t});
     for (int t = 0; t < added; t += tile_tokens)
@@ -51,12 +61,14 @@ class StepTokens {
   std::span<const int> ids() const { return ids_; }
   const Place& place(int token) const { return places_[token]; }
   std::span<const Tile> tiles() const { return tiles_; }
+  std::span<const Part> parts() const { return parts_; }
 
  private:
   const int tokens_max_;
   std::vector<int> ids_;       // [T]
   std::vector<Place> places_;  // [T]
   std::vector<Tile> tiles_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace thermocline::exec

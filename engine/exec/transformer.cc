@@ -73,6 +73,14 @@ Transformer::Transformer(Params p)
       stream_(p.stream) {
   multiplier_.SetPrefetch(p.prefetch_bytes);
   device_parts_.reserve(p.tokens_max);
+  if (config_.recurrent.any())
+    recurrent_.emplace(RecurrentBlock::Params{.config = config_,
+                                              .weights = weights_,
+                                              .ops = ops_,
+                                              .pool = pool_,
+                                              .multiplier = multiplier_,
+                                              .workspace = ws_,
+                                              .step = step_});
   if (config_.altup.any())
     altup_.emplace(AltUp::Params{.config = config_,
                                  .weights = weights_,
@@ -102,6 +110,7 @@ Transformer::Transformer(Params p)
 std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn) {
   return nn::Workspace::Bytes(sizes) + ffn::SparseFfn::Bytes(ffn) +
          AttentionBlock::Bytes(sizes.config, sizes.tokens_max) +
+         RecurrentBlock::Bytes(sizes.config, sizes.tokens_max, sizes.threads) +
          AltUp::Bytes(sizes.config, sizes.tokens_max) +
          (ffn.expert_rows ? ffn::NeuronExperts::Bytes(ffn) : 0) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
@@ -132,7 +141,11 @@ int Transformer::Begin(std::span<const Part> parts, Step step) {
   for (const Part& part : parts) {
     const int count = base::IntSize(part.tokens);
     CHECK(count >= 1 && count >= part.rows);
-    step_.Add(part.tokens, *part.cache, attention_.TokensOfTile(count));
+    // Logits of all of its tokens are wanted where some of them were drafted.
+    const bool verified = step == Step::kVerify || step == Step::kMixed;
+    const bool tentative = recurrent_.has_value() && verified && count > 1 && part.rows == count &&
+                           count <= part.cache->pool().states().pending_max();
+    step_.Add(part.tokens, *part.cache, attention_.TokensOfTile(count), tentative);
     ws_.Cover(part.cache->length() + count);
     device_parts_.push_back({part.cache, count, part.rows});
     rows += part.rows;
@@ -147,11 +160,20 @@ StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Par
   const Status embedded = Embed();
   if (!embedded.ok()) return StepError{embedded, false};
   const auto done = Blocks(step, rows);
+  if (recurrent_.has_value()) EndStates(done.ok());
   if (!done.ok()) return done.error();
   for (const Part& part : parts) part.cache->Advance(base::IntSize(part.tokens));
   if (rows == 0 || !done->empty()) return *done;
   GatherRows(parts);
   return head_.Run(rows);
+}
+
+void Transformer::EndStates(bool computed) {
+  for (const StepTokens::Part& part : step_.parts()) {
+    const int before = part.cache->length();
+    part.cache->SetStateLength(part.tentative ? before : before + part.count);
+    if (!computed) part.cache->LoseState();
+  }
 }
 
 // Moves the residuals whose logits are wanted to the front.
@@ -240,8 +262,14 @@ Status Transformer::Block(int layer) {
   if (altup_.has_value()) altup_->Predict(layer, tokens, ws_.residual.data());
   if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
     ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
+  const model::Mixer mixer = config_.recurrent.of(layer);
+  if (mixer == model::Mixer::kNone) return NetworkAlone(layer, by_inputs);
   residual_.Norm(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
-  attention_.Run(layer, by_inputs);
+  if (mixer == model::Mixer::kAttention) {
+    attention_.Run(layer, by_inputs);
+  } else {
+    recurrent_->Run(layer);
+  }
   if (flash_ != nullptr) flash_->Poke();
   if (config_.architecture->parallel_block) {
     if (own_norm) residual_.Norm(w.attn_norm, 0, tokens);
@@ -249,12 +277,21 @@ Status Transformer::Block(int layer) {
     residual_.Add(w.attn_post_norm, ws_.attention_out, tokens);
   } else {
     residual_.Add(w.attn_post_norm, ws_.attention_out, tokens);
+    if (!config_.recurrent.has_network(layer)) return OkStatus();
     if (altup_.has_value()) altup_->AddLaurel(layer, tokens, ws_.hidden, ws_.residual.data());
     residual_.Norm(w.ffn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, by_inputs));
   }
   residual_.Add(w.ffn_post_norm, ws_.ffn_out, tokens);
   if (altup_.has_value()) altup_->Correct(layer, tokens, ws_.residual.data());
+  return OkStatus();
+}
+
+Status Transformer::NetworkAlone(int layer, bool by_inputs) {
+  const model::LayerWeights& w = weights_.layers[layer];
+  residual_.Norm(w.ffn_norm, 0, step_.count());
+  RETURN_IF_ERROR(FeedForward(layer, by_inputs));
+  residual_.Add(w.ffn_post_norm, ws_.ffn_out, step_.count());
   return OkStatus();
 }
 

@@ -5,7 +5,8 @@
 //                    f = Wdown act(Wgate n2) * (Wup n2)                       n2 = norm(x + a), or
 //                    x += a + f                                               norm(x) in parallel
 //   logits = Whead norm(x)                                                    blocks
-// or x += norm(a), x += norm(f), with norms n1, n2 besides or without.
+// or x += norm(a), x += norm(f), with norms n1, n2 besides or without. In recurrent layers a is
+// that of exec/recurrent_block.h; layers may lack a, or f.
 // What differs between families is data: model/architecture.h. Every token's arithmetic is the same
 // whether it comes alone or in a batch, at any number of threads.
 #pragma once
@@ -21,6 +22,7 @@
 #include "engine/exec/block_tap.h"
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/output_head.h"
+#include "engine/exec/recurrent_block.h"
 #include "engine/exec/step_result.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
@@ -160,6 +162,8 @@ class Transformer {
  private:
   // Places the tokens of a step; returns how many rows of logits are wanted.
   int Begin(std::span<const Part> parts, Step step);
+  // Says how far the states of recurrent layers have come, or that they are lost.
+  void EndStates(bool computed);
   // Errors of the flash tier alone, where a table stays in the file.
   Status Embed();
   // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
@@ -167,6 +171,8 @@ class Transformer {
   StepResult<std::span<const float>> Blocks(Step step, int rows);
   Result<std::span<const float>> Layers(int rows);
   Status Block(int layer);
+  // A layer without a mixer.
+  Status NetworkAlone(int layer, bool by_inputs);
   // True if the layer's matrices read only inputs that count, in this step: then inputs_ is there.
   bool EntersInputs(int layer, int tokens);
   // ffn_out = the feed-forward network of `hidden`.
@@ -184,6 +190,7 @@ class Transformer {
   std::optional<InputSparsity> inputs_;
   StepTokens step_;
   AttentionBlock attention_;
+  std::optional<RecurrentBlock> recurrent_;
   ResidualStream residual_;
   OutputHead head_;
   std::unique_ptr<ffn::FfnPartition> hot_;

@@ -12,7 +12,7 @@ namespace thermocline::ffn {
 CpuPartition::CpuPartition(const Params& p)
     : members_(p.members),
       hidden_size_(p.config.hidden_size),
-      floats_(!kernels::Traits(p.weights.layers[0].down_rows.type).quantized),
+      floats_(!kernels::Traits(p.weights.FirstNetwork().down_rows.type).quantized),
       pool_(p.threads),
       multiplier_(p.ops, pool_, nn::PanelScratchBytes(p.weights)),
       ffn_({.config = p.config,

@@ -37,7 +37,7 @@ HybridFfn::HybridFfn(const Params& p)
       cold_(p.cold),
       hot_(p.hot),
       runs_(kernels::NumSumRuns(p.config.intermediate_size)) {
-  if (!kernels::Traits(p.weights.layers[0].down_rows.type).quantized) return;
+  if (!kernels::Traits(p.weights.FirstNetwork().down_rows.type).quantized) return;
   sums_ = SideSums(p.config, p.tokens_max);
 }
 

@@ -55,7 +55,7 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Share(Params params) {
   for (const model::LayerWeights& w : params.weights.layers) {
     if (w.down_rows.rows == 0)
       return base::FailedPrecondition("the down projection is not neuron-major");
-    if (w.down_rows.type != params.weights.layers[0].down_rows.type)
+    if (w.down_rows.type != params.weights.FirstNetwork().down_rows.type)
       return base::FailedPrecondition(
           "the layers' down projections are of several types; neurons can be shared out where all "
           "are of one (thermocline convert --quantize)");

@@ -35,7 +35,7 @@ void LogModes(const LoadedModel& model) {
     const auto& layers = model.weights->layers;
     const bool turns = model.memory.tier == MemoryPlan::Tier::kMemory &&
                        std::all_of(layers.begin(), layers.end(), [](const model::LayerWeights& w) {
-                         return model::CanTurnDown(w).ok();
+                         return !w.has_network() || model::CanTurnDown(w).ok();
                        });
     base::LogInfo(
         "the down projection is not neuron-major, so all of it is read for every token; "
@@ -54,17 +54,19 @@ Status TurnDownProjections(LoadedModel& model) {
   auto& layers = model.weights->layers;
   int rounded = 0;
   for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (!layers[l].has_network()) continue;
     RETURN_IF_ERROR(model::CanTurnDown(layers[l]).Annotate(
         StrCat("down layout rows: the projection of layer ", l)));
     rounded += model::TurnsDownExactly(layers[l]) ? 0 : 1;
   }
-  const std::size_t needed = model::TurnDownBytes(layers.front());
+  const std::size_t needed = model::TurnDownBytes(model.weights->FirstNetwork());
   if (needed > model.memory.RoomWhileLoading())
     return base::ResourceExhausted("down layout rows: turning a projection takes ",
                                    base::HumanBytes(needed),
                                    ", which the memory budget does not leave; `thermocline convert "
                                    "--down rows` makes a file that lies so");
-  for (model::LayerWeights& layer : layers) model::TurnDown(layer, *model.pool);
+  for (model::LayerWeights& layer : layers)
+    if (layer.has_network()) model::TurnDown(layer, *model.pool);
   base::LogInfo("down projections are turned: neuron-major in memory",
                 rounded > 0 ? ", quantised weights rounded once more" : "");
   return OkStatus();

@@ -67,13 +67,23 @@ class DownInTurns {
   std::vector<std::uint8_t> rows_bytes_;
 };
 
+// The layer whose network is timed for all.
+std::size_t MiddleNetwork(const model::Weights& weights) {
+  std::size_t layer = weights.layers.size() / 2;
+  for (std::size_t tried = 0; tried < weights.layers.size(); ++tried)
+    if (const std::size_t at = (layer + tried) % weights.layers.size();
+        weights.layers[at].has_network())
+      return at;
+  return layer;
+}
+
 class Tuner {
  public:
   Tuner(LoadedModel& model, const ModeChoice& choice)
       : model_(model),
         choice_(choice),
         shares_(model.weights->layers.size()),
-        probe_(shares_.size() / 2) {}
+        probe_(MiddleNetwork(*model.weights)) {}
 
   Status Run() {
     if (!model_.config.HasZeros()) return OkStatus();  // dense
@@ -104,6 +114,10 @@ class Tuner {
     const auto& seconds = seconds_.at(turned());
     Choice choice;
     for (std::size_t l = 0; l < shares_.size(); ++l) {
+      if (!model_.weights->layers[l].has_network()) {
+        choice.modes.push_back(FfnMode::kDense);
+        continue;
+      }
       double least = INFINITY;
       FfnMode best = FfnMode::kDense;
       for (const FfnMode mode : Candidates()) {
@@ -127,8 +141,8 @@ class Tuner {
     const bool room = needed <= model_.memory.RoomWhileLoading();
     return choice_.may_turn_down && room &&
            std::all_of(layers.begin(), layers.end(), [&](const auto& w) {
-             return model::CanTurnDown(w).ok() && model::TurnsDownExactly(w) &&
-                    w.down.weight.bytes() >= choice_.turned_bytes_min;
+             return !w.has_network() || (model::CanTurnDown(w).ok() && model::TurnsDownExactly(w) &&
+                                         w.down.weight.bytes() >= choice_.turned_bytes_min);
            });
   }
 
@@ -149,7 +163,7 @@ class Tuner {
                   ms(as_in_file), " ms (measured); they are ", pays ? "turned" : "left");
     if (!pays) return as_in_file;
     for (model::LayerWeights& layer : layers) {
-      if (&layer != &layers[probe_]) model::TurnDown(layer, *model_.pool);
+      if (&layer != &layers[probe_] && layer.has_network()) model::TurnDown(layer, *model_.pool);
     }
     down.Use(true);
     return turned;

@@ -47,7 +47,7 @@ Status Describe(const model::ModelFile& file, CalibrationOptions& out) {
   model::WeightPlan plan(file, load, weights);
   RETURN_IF_ERROR(plan.Make());
   if (file.config.experts.any()) return DescribeExperts(weights, file.config.hidden_size, out);
-  const model::LayerWeights& w = weights.layers[0];
+  const model::LayerWeights& w = weights.FirstNetwork();
   const bool gated = w.gate.linear.weight.rows > 0, rows = w.down_rows.rows > 0;
   const kernels::DType up = w.up.linear.weight.type;
   out.types = {.gate = gated ? w.gate.linear.weight.type : up,

@@ -14,6 +14,7 @@
 #include "engine/api/activation.h"
 #include "engine/base/status.h"
 #include "engine/model/expert_config.h"
+#include "engine/model/recurrent_config.h"
 
 namespace thermocline::model {
 
@@ -75,7 +76,12 @@ struct Architecture {
   bool sub_norms;  // norms of what attention's output and down read (BitNet)
   // True if Hugging Face's post_attention_layernorm is the norm of attention's output.
   bool hf_norm_after_attention;
-  bool latent;  // attention is latent (model/latent_attention.h)
+  bool latent;                          // attention is latent (model/latent_attention.h)
+  Mixer recurrent = Mixer::kAttention;  // of layers without attention; kAttention: there are none
+  bool attention_gate = false;  // q has a gate behind each head, of attention's output (sigmoid)
+  bool tiled_heads = false;     // as RecurrentConfig::tiled
+  bool one_part = false;        // a layer is a mixer or a feed-forward network, with one norm
+  std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
   // The defaults of mixtures, where the file does not say.
   RouterConfig router = {};
   bool shared_gated = false;

@@ -109,6 +109,32 @@ constexpr void MakeOlmo2(Architecture& a) {
   a.unscaled_window_rope = true;
 }
 
+constexpr void MakeLfm2(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.recurrent = Mixer::kShortConv;
+  a.output_norm = "token_embd_norm";
+}
+
+constexpr void MakeQwenHybrid(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.norm_plus_one = true;
+  a.ffn_norm = "post_attention_norm";
+  a.attention_gate = true;
+  a.recurrent = Mixer::kDeltaNet;
+  a.shared_gated = true;
+}
+
+constexpr void MakeNemotronH(Architecture& a) {
+  a.activation = Activation::kRelu2;
+  a.gated = false;
+  a.recurrent = Mixer::kMamba2;
+  a.one_part = true;
+  a.ffn_norm = "attn_norm";
+  a.router.gating = Gating::kSigmoid;
+}
+
 inline constexpr std::array kArchitectures = {
     kLlama,
     // Mistral is a llama with a sliding window; its GGUF files call themselves llama.
@@ -304,6 +330,30 @@ inline constexpr std::array kArchitectures = {
     Variant("bitnet", "bitnet", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),
+    Variant("lfm2", "lfm2", [](Architecture& a) { MakeLfm2(a); }),
+    Variant("lfm2moe", "lfm2_moe",
+            [](Architecture& a) {
+              MakeLfm2(a);
+              a.router.gating = Gating::kSigmoid;
+            }),
+    Variant("qwen3next", "qwen3_next", [](Architecture& a) { MakeQwenHybrid(a); }),
+    Variant("qwen35", "qwen3_5_text",
+            [](Architecture& a) {
+              MakeQwenHybrid(a);
+              a.tiled_heads = true;
+            }),
+    Variant("qwen35moe", "qwen3_5_moe_text",
+            [](Architecture& a) {
+              MakeQwenHybrid(a);
+              a.tiled_heads = true;
+            }),
+    Variant("granitehybrid", "granitemoehybrid",
+            [](Architecture& a) {
+              a.scales = true;
+              a.recurrent = Mixer::kMamba2;
+            }),
+    Variant("nemotron_h", "", [](Architecture& a) { MakeNemotronH(a); }),
+    Variant("nemotron_h_moe", "nemotron_h", [](Architecture& a) { MakeNemotronH(a); }),
     Variant("hunyuan-dense", "hunyuan_v1_dense",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;

@@ -5,6 +5,8 @@
 // Source: Shazeer et al. 2017; DeepSeek-V3 (bias that chooses alone, groups of experts).
 #pragma once
 
+#include <vector>
+
 namespace thermocline::model {
 
 // The function that turns a router's logits into weights.
@@ -37,11 +39,13 @@ struct ExpertConfig {
   bool shared_gated = false;         // times sigmoid(switch . x)
   int first_layer = 0;               // those before are dense
   int step = 1;                      // from there on, layers il with (il + 1) % step == 0
+  std::vector<bool> layers = {};     // [L] those that have experts, instead; empty: as above
   RouterConfig router;
 
   bool any() const { return num_experts > 0; }
   bool InLayer(int layer) const {
-    return any() && layer >= first_layer && step > 0 && (layer + 1) % step == 0;
+    if (!any() || !layers.empty()) return any() && layers[layer];
+    return layer >= first_layer && step > 0 && (layer + 1) % step == 0;
   }
 };
 

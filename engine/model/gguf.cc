@@ -28,7 +28,7 @@ Status SplitFused(ModelFile& model) {
     std::vector<TensorInfo> parts = {tensor};
     if (IsGateUp(tensor)) {
       ASSIGN_OR_RETURN(parts, SplitGateUp(tensor));
-    } else if (tensor.name.find(".attn_qkv.") != std::string::npos) {
+    } else if (tensor.name.find(".attn_qkv.") != std::string::npos && !c.recurrent.any()) {
       ASSIGN_OR_RETURN(parts, SplitQkv(tensor, c));
     }
     tensors.insert(tensors.end(), parts.begin(), parts.end());

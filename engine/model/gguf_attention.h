@@ -13,6 +13,9 @@ Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string
                      ModelConfig& config);
 // Which layers have the window. Requires: sliding_window is set.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
+// Recurrent layers (gguf_recurrent.cc). Requires: the number of layers is set.
+Status ReadGgufRecurrent(const Keys& keys, const Json& metadata, const std::string& prefix,
+                         ModelConfig& config);
 // Requires: windows and latent attention are set.
 Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& config);
 

@@ -33,18 +33,33 @@ Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int valu
   return OkStatus();
 }
 
+// A size that layers with different parts give one by one, 0 where they lack the part.
+Result<int> Largest(const Keys& keys, const std::string& key, const ModelConfig& c,
+                    std::optional<int> absent) {
+  if (c.architecture->recurrent == Mixer::kAttention || !keys.Has(key))
+    return keys.Int(key, absent);
+  constexpr int kLayersMax = 1024;
+  ASSIGN_OR_RETURN(const auto sizes,
+                   keys.IntsByLayer(key, std::clamp(c.num_hidden_layers, 1, kLayersMax)));
+  const int largest = *std::max_element(sizes.begin(), sizes.end());
+  for (const int size : sizes)
+    if (size != 0 && size != largest)
+      return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
+  return largest;
+}
+
 Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, keys.Int(prefix + "embedding_length"));
-  ASSIGN_OR_RETURN(c.intermediate_size, keys.Int(prefix + "feed_forward_length"));
   ASSIGN_OR_RETURN(c.num_hidden_layers, keys.Int(prefix + "block_count"));
   ASSIGN_OR_RETURN(c.prediction_layers, keys.Int(prefix + "nextn_predict_layers", 0));
   if (c.prediction_layers < 0 || c.prediction_layers >= std::max(1, c.num_hidden_layers))
     return base::InvalidArgument("key '", prefix, "nextn_predict_layers' is ", c.prediction_layers,
                                  " of ", c.num_hidden_layers, " blocks");
   c.num_hidden_layers -= c.prediction_layers;
-  ASSIGN_OR_RETURN(c.num_attention_heads, keys.Int(prefix + "attention.head_count"));
+  ASSIGN_OR_RETURN(c.intermediate_size, Largest(keys, prefix + "feed_forward_length", c, {}));
+  ASSIGN_OR_RETURN(c.num_attention_heads, Largest(keys, prefix + "attention.head_count", c, {}));
   ASSIGN_OR_RETURN(c.num_key_value_heads,
-                   keys.Int(prefix + "attention.head_count_kv", c.num_attention_heads));
+                   Largest(keys, prefix + "attention.head_count_kv", c, c.num_attention_heads));
   const int default_dim = c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0;
   ASSIGN_OR_RETURN(c.head_dim, keys.Int(prefix + "attention.key_length", default_dim));
   ASSIGN_OR_RETURN(const int value_dim, keys.Int(prefix + "attention.value_length", c.head_dim));
@@ -102,12 +117,23 @@ bool IsGlmFlash(const ModelFile& model, const ModelConfig& c) {
          embedding->rows == 154880;
 }
 
+// Granite's shared network is the only one of a model without experts.
+Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  if (c.architecture->recurrent != Mixer::kMamba2 || c.architecture->one_part) return OkStatus();
+  ASSIGN_OR_RETURN(c.intermediate_size,
+                   keys.Int(prefix + "expert_shared_feed_forward_length", c.intermediate_size));
+  return OkStatus();
+}
+
 // Reads the experts. The shared expert's size comes from its tensor where no key gives it.
 Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
                    ModelConfig& c) {
   ExpertConfig& e = c.experts;
   ASSIGN_OR_RETURN(e.num_experts, keys.Int(prefix + "expert_count", 0));
-  if (!e.any()) return OkStatus();
+  // Files of dense Nemotrons count experts, too.
+  if (c.architecture->one_part && !c.architecture->name.ends_with("_moe")) e.num_experts = 0;
+  if (!e.any()) return ReadOnlyNetwork(keys, prefix, c);
+  e.layers = c.recurrent.networks;
   e.router = c.architecture->router;
   if (IsGlmFlash(model, c)) e.router.gating = Gating::kSigmoid;
   e.shared_gated = c.architecture->shared_gated;
@@ -198,6 +224,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   const std::string prefix = name + ".";
   RETURN_IF_ERROR(RefuseKeys(keys, prefix));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
+  RETURN_IF_ERROR(ReadGgufRecurrent(keys, model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufAltUp(model, keys, prefix, c));
@@ -205,9 +232,12 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   RETURN_IF_ERROR(ReadGgufRope(keys, prefix, c));
   if (c.latent.any()) SetAbsorbed(c);
   const bool rms = c.architecture->norm == Norm::kRms;
-  ASSIGN_OR_RETURN(c.norm_eps, keys.Double(prefix + (rms ? "attention.layer_norm_rms_epsilon"
-                                                         : "attention.layer_norm_epsilon"),
-                                           kEpsilonDefault));
+  const std::string rms_eps = prefix + "attention.layer_norm_rms_epsilon";
+  // Nemotron's RMS norms have their epsilon under the other's name.
+  ASSIGN_OR_RETURN(
+      c.norm_eps,
+      keys.Double(rms && keys.Has(rms_eps) ? rms_eps : prefix + "attention.layer_norm_epsilon",
+                  kEpsilonDefault));
   RETURN_IF_ERROR(ReadTables(model, c));
   RETURN_IF_ERROR(ReadActivation(keys, model.powerinfer, c));
   return c;

@@ -37,6 +37,27 @@ class Keys {
     return static_cast<int>(value->as_int());
   }
 
+  // The numbers of `layers` layers: a list, which may go on behind them, or one for all.
+  Result<std::vector<int>> IntsByLayer(const std::string& key, int layers) const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr || !value->is_array()) {
+      ASSIGN_OR_RETURN(const int one, Int(key));
+      return std::vector<int>(layers, one);
+    }
+    const Json::Array& items = value->as_array();
+    if (std::ssize(items) < layers)
+      return base::InvalidArgument("key '", key, "' has ", items.size(), " items for ", layers,
+                                   " layers");
+    std::vector<int> out;
+    for (int layer = 0; layer < layers; ++layer) {
+      const Json& item = items[layer];
+      if (!item.is_int() || item.as_int() < 0 || item.as_int() > INT32_MAX)
+        return base::InvalidArgument("key '", key, "' holds ", item.Dump(), ", not a size");
+      out.push_back(static_cast<int>(item.as_int()));
+    }
+    return out;
+  }
+
   Result<double> Double(const std::string& key, std::optional<double> absent = {}) const {
     const Json* value = metadata_.Find(key);
     if (value == nullptr && absent.has_value()) return *absent;

@@ -94,15 +94,56 @@ void AddLatent(const LatentConfig& l, const std::string& prefix, MetadataBuilder
               static_cast<float>(l.yarn_log_multiplier));
 }
 
+// The kinds of layers as llama.cpp's files have them: Qwen's by a list, the others' by layers
+// without kv heads, and Nemotron's networks by layers that have neurons.
+void AddRecurrent(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
+  const RecurrentConfig& r = c.recurrent;
+  std::vector<int> kv, ffn;
+  std::vector<bool> recurrent;
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    kv.push_back(r.of(layer) == Mixer::kAttention ? c.num_key_value_heads : 0);
+    const int size = c.experts.InLayer(layer) ? c.experts.intermediate_size : c.intermediate_size;
+    ffn.push_back(r.has_network(layer) ? size : 0);
+    recurrent.push_back(r.has_state(layer));
+  }
+  if (r.kind == Mixer::kDeltaNet) {
+    out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
+    out.Numbers<std::uint8_t>(prefix + "attention.recurrent_layers", 7, recurrent);
+  } else {
+    out.Numbers<std::int32_t>(prefix + "attention.head_count_kv", 5, kv);
+  }
+  if (c.architecture->one_part) {
+    out.Numbers<std::int32_t>(prefix + "feed_forward_length", 5, ffn);
+  } else {
+    out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
+  }
+  if (r.kind == Mixer::kShortConv) return out.Uint(prefix + "shortconv.l_cache", U32(r.taps));
+  out.Uint(prefix + "ssm.conv_kernel", U32(r.taps));
+  out.Uint(prefix + "ssm.group_count", U32(r.key_heads));
+  out.Uint(prefix + "ssm.time_step_rank", U32(r.heads));
+  out.Uint(prefix + "ssm.state_size", U32(r.key_dim));
+  out.Uint(prefix + "ssm.inner_size", U32(r.inner()));
+  if (r.kind == Mixer::kMamba2) out.Bool(prefix + "rope.scaling.finetuned", !c.unrotated);
+  // llama.cpp reads no file of Qwen 3.5 without them; text has one position in all sections.
+  if (r.tiled)
+    out.Numbers<std::int32_t>(prefix + "rope.dimension_sections", 5,
+                              std::vector<int>{c.rope.dim / 2, 0, 0, 0});
+}
+
 void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   const std::string prefix = std::string(c.architecture->name) + ".";
   out.Uint(prefix + "context_length", U32(c.max_position_embeddings));
   out.Uint(prefix + "embedding_length", U32(c.hidden_size));
   if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", U32(c.pooling_type));
   out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
-  out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
+  const bool recurrent = c.recurrent.any();
+  if (!recurrent) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
   out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
-  out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
+  if (recurrent) {
+    AddRecurrent(c, prefix, out);
+  } else {
+    out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
+  }
   out.Uint(prefix + "attention.key_length", U32(c.head_dim));
   if (c.latent.any()) AddLatent(c.latent, prefix, out);
   if (c.altup.any()) AddAltUp(c.altup, prefix, out);

@@ -5,6 +5,7 @@
 
 #include "engine/base/index.h"
 #include "engine/model/hf_fields.h"
+#include "engine/model/hf_recurrent.h"
 #include "engine/model/latent_attention.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -34,7 +35,9 @@ Status ReadLatent(const Json& json, ModelConfig& c) {
 
 Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, Int(json, {"hidden_size"}));
-  ASSIGN_OR_RETURN(c.num_hidden_layers, Int(json, {"num_hidden_layers"}));
+  // Nemotron's newer configs have the list of its layers alone.
+  const std::optional<int> absent = c.architecture->one_part ? std::optional<int>(0) : std::nullopt;
+  ASSIGN_OR_RETURN(c.num_hidden_layers, Int(json, {"num_hidden_layers"}, absent));
   ASSIGN_OR_RETURN(c.num_attention_heads, Int(json, {"num_attention_heads"}));
   ASSIGN_OR_RETURN(c.vocab_size, Int(json, {"vocab_size"}));
   const bool falcon = c.architecture->name == "falcon";
@@ -167,6 +170,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   const Json json = WithFamilyDefaults(stored, type);
   RETURN_IF_ERROR(ReadShapes(json, c));
   RETURN_IF_ERROR(RefuseVariants(json, c));
+  RETURN_IF_ERROR(ReadHuggingFaceRecurrent(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadCaps(json, c));

@@ -18,9 +18,11 @@ Status ReadShared(const Json& json, ExpertConfig& e) {
   ASSIGN_OR_RETURN(const int experts, Int(json, {"moe_num_shared_experts", "n_shared_experts"}, 0));
   const int absent = static_cast<int>(
       std::min<std::int64_t>(std::int64_t{experts} * e.intermediate_size, INT32_MAX));
-  ASSIGN_OR_RETURN(
-      e.shared_intermediate_size,
-      Int(json, {"shared_expert_intermediate_size", "shared_intermediate_size"}, absent));
+  ASSIGN_OR_RETURN(e.shared_intermediate_size,
+                   Int(json,
+                       {"shared_expert_intermediate_size", "shared_intermediate_size",
+                        "moe_shared_expert_intermediate_size"},
+                       absent));
   return OkStatus();
 }
 
@@ -46,8 +48,9 @@ Status ReadLayerTypes(const Json& json, ModelConfig& c) {
 // Layers without experts: the first ones, or those between.
 Status ReadLayers(const Json& json, ModelConfig& c) {
   ExpertConfig& e = c.experts;
-  ASSIGN_OR_RETURN(e.first_layer, Int(json, {"first_k_dense_replace", "moe_layer_start_index"},
-                                      c.architecture->hf_name == "glm4_moe_lite" ? 1 : 0));
+  ASSIGN_OR_RETURN(e.first_layer,
+                   Int(json, {"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"},
+                       c.architecture->hf_name == "glm4_moe_lite" ? 1 : 0));
   ASSIGN_OR_RETURN(e.step,
                    Int(json, {"decoder_sparse_step", "moe_layer_interval", "moe_layer_freq"}, 1));
   ASSIGN_OR_RETURN(const int last, Int(json, {"moe_layer_end_index"}, c.num_hidden_layers - 1));
@@ -94,7 +97,17 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
                                       {"num_local_experts", "num_experts", "n_routed_experts",
                                        "moe_num_experts", "moe_num_primary_experts"},
                                       0));
-  if (!e.any()) return OkStatus();
+  // Nemotron's configs count experts also where no layer has them.
+  const bool listed = !e.layers.empty();
+  if (listed && std::find(e.layers.begin(), e.layers.end(), true) == e.layers.end())
+    e.num_experts = 0;
+  if (!e.any()) {
+    e.layers.clear();
+    // Granite's shared network is then the only one.
+    ASSIGN_OR_RETURN(c.intermediate_size,
+                     Int(json, {"shared_intermediate_size"}, c.intermediate_size));
+    return OkStatus();
+  }
   e.router = c.architecture->router;
   e.shared_gated = c.architecture->shared_gated;
   ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "experts_per_token",
@@ -106,7 +119,8 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));
   // Their code always has one.
-  for (const char* family : {"deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe"})
+  for (const char* family : {"deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe",
+                             "nemotron_h", "lfm2_moe"})
     e.router.choice_bias |= c.architecture->hf_name == family;
   if (const Json* clip = FindFirst(json, {"clip_qkv"}); clip != nullptr)
     return base::Unimplemented("clip_qkv = ", clip->Dump(), " is not supported");

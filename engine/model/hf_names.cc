@@ -29,6 +29,11 @@ constexpr std::array kGlobalModules = {
     ModuleName{"model.embed_tokens_per_layer", "per_layer_token_embd"},  // gemma3n
     ModuleName{"model.per_layer_model_projection", "per_layer_model_proj"},
     ModuleName{"model.per_layer_projection_norm", "per_layer_proj_norm"},
+    ModuleName{"model.embedding_norm", "token_embd_norm"},  // lfm2: behind the last layer
+    ModuleName{"backbone.embeddings", "token_embd"},        // nemotron_h
+    ModuleName{"backbone.norm_f", "output_norm"},
+    ModuleName{"model.embeddings", "token_embd"},
+    ModuleName{"model.norm_f", "output_norm"},
 };
 constexpr std::array kLayerModules = {
     ModuleName{"input_layernorm", "attn_norm"},
@@ -125,9 +130,61 @@ constexpr std::array kLayerModules = {
     ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},
     ModuleName{"shared_mlp.input_linear", "ffn_gate_up_shexp"},
     ModuleName{"shared_mlp.output_linear", "ffn_down_shexp"},
+    // Recurrent layers.
+    ModuleName{"operator_norm", "attn_norm"},  // lfm2
+    ModuleName{"conv.in_proj", "shortconv.in_proj"},
+    ModuleName{"conv.conv", "shortconv.conv"},
+    ModuleName{"conv.out_proj", "shortconv.out_proj"},
+    ModuleName{"feed_forward.gate", "ffn_gate_inp"},
+    ModuleName{"feed_forward.expert_bias", "exp_probs_b"},
+    ModuleName{"feed_forward.experts.w1", "ffn_gate_exps"},
+    ModuleName{"feed_forward.experts.w3", "ffn_up_exps"},
+    ModuleName{"feed_forward.experts.w2", "ffn_down_exps"},
+    ModuleName{"feed_forward.experts.gate_up_proj", "ffn_gate_up_exps"},
+    ModuleName{"feed_forward.experts.down_proj", "ffn_down_exps"},
+    ModuleName{"linear_attn.in_proj_qkv", "attn_qkv"},  // qwen3.5
+    ModuleName{"linear_attn.in_proj_z", "attn_gate"},
+    ModuleName{"linear_attn.in_proj_a", "ssm_alpha"},
+    ModuleName{"linear_attn.in_proj_b", "ssm_beta"},
+    ModuleName{"linear_attn.in_proj_qkvz", "ssm_in"},  // qwen3-next
+    ModuleName{"linear_attn.in_proj_ba", "ssm_ba"},
+    ModuleName{"linear_attn.conv1d", "ssm_conv1d"},
+    ModuleName{"linear_attn.A_log", "ssm_a"},
+    ModuleName{"linear_attn.dt_bias", "ssm_dt.bias"},
+    ModuleName{"linear_attn.norm", "ssm_norm"},
+    ModuleName{"linear_attn.out_proj", "ssm_out"},
+    ModuleName{"mamba.in_proj", "ssm_in"},  // granite
+    ModuleName{"mamba.conv1d", "ssm_conv1d"},
+    ModuleName{"mamba.A_log", "ssm_a"},
+    ModuleName{"mamba.D", "ssm_d"},
+    ModuleName{"mamba.dt_bias", "ssm_dt.bias"},
+    ModuleName{"mamba.norm", "ssm_norm"},
+    ModuleName{"mamba.out_proj", "ssm_out"},
+    ModuleName{"norm", "attn_norm"},  // nemotron_h
+    ModuleName{"mixer.in_proj", "ssm_in"},
+    ModuleName{"mixer.conv1d", "ssm_conv1d"},
+    ModuleName{"mixer.A_log", "ssm_a"},
+    ModuleName{"mixer.D", "ssm_d"},
+    ModuleName{"mixer.dt_bias", "ssm_dt.bias"},
+    ModuleName{"mixer.norm", "ssm_norm"},
+    ModuleName{"mixer.out_proj", "ssm_out"},
+    ModuleName{"mixer.q_proj", "attn_q"},
+    ModuleName{"mixer.k_proj", "attn_k"},
+    ModuleName{"mixer.v_proj", "attn_v"},
+    ModuleName{"mixer.o_proj", "attn_output"},
+    ModuleName{"mixer.up_proj", "ffn_up"},
+    ModuleName{"mixer.down_proj", "ffn_down"},
+    ModuleName{"mixer.gate", "ffn_gate_inp"},
+    ModuleName{"mixer.gate.e_score_correction_bias", "exp_probs_b"},
+    ModuleName{"mixer.experts.up_proj", "ffn_up_exps"},
+    ModuleName{"mixer.experts.down_proj", "ffn_down_exps"},
+    ModuleName{"mixer.shared_experts.up_proj", "ffn_up_shexp"},
+    ModuleName{"mixer.shared_experts.down_proj", "ffn_down_shexp"},
+    ModuleName{"mixer.fc1_latent_proj", "ffn_latent_down"},
+    ModuleName{"mixer.fc2_latent_proj", "ffn_latent_up"},
 };
-constexpr std::array<std::string_view, 3> kLayerPrefixes = {"model.layers.", "transformer.h.",
-                                                            "model.decoder.layers."};
+constexpr std::array<std::string_view, 4> kLayerPrefixes = {
+    "model.layers.", "transformer.h.", "model.decoder.layers.", "backbone.layers."};
 
 template <std::size_t n>
 std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view module) {
@@ -155,7 +212,7 @@ ExpertModule TakeExpert(std::string_view module) {
 
 // Parameters that no module of their own holds.
 std::string SuffixOf(std::string_view name) {
-  if (name.ends_with(".e_score_correction_bias")) return ".bias";
+  if (name.ends_with(".e_score_correction_bias") || name.ends_with(".expert_bias")) return ".bias";
   bool alone = false;
   for (const std::string_view end : {"experts.gate_up_proj", "experts.down_proj", "self_attn.sinks",
                                      "altup.correct_output_scale"})
@@ -201,7 +258,8 @@ bool IsOfAnotherSense(std::string_view name) {
 }
 
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
-  if (name.ends_with("rotary_emb.inv_freq")) return GgufName{};
+  // The latter are blocks that draft (multi-token prediction).
+  if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.")) return GgufName{};
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
   // Names of the part that reads text, in a model that sees, too.
   if (name.starts_with("language_model."))
@@ -210,7 +268,9 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) 
     name.erase(6, std::string_view("language_model.").size());
   std::string suffix = TakeSuffix(name);
   if (suffix.empty()) suffix = SuffixOf(name);
-  if (suffix.empty()) {
+  // GGUF's names of these are whole.
+  const bool whole = name.ends_with(".A_log") || name.ends_with(".dt_bias") || name.ends_with(".D");
+  if (suffix.empty() && !whole) {
     const std::size_t dot = std::min(name.rfind('.'), name.size());
     suffix = name.substr(dot);
     if (suffix != ".weight" && suffix != ".bias" && suffix != ".weight_scale")

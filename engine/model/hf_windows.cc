@@ -102,6 +102,8 @@ Status CheckUnrotated(const Json& json, const ModelConfig& c) {
 // All layers (mistral), those from max_window_layers on if it is switched on (qwen), or some of
 // each period.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
+  // Their lists of layers tell which are recurrent (hf_recurrent.cc).
+  if (c.architecture->recurrent != Mixer::kAttention) return OkStatus();
   if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
   const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
                    kWithWindow.end();

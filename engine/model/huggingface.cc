@@ -17,6 +17,7 @@
 #include "engine/model/hf_config.h"
 #include "engine/model/hf_gpt_oss.h"
 #include "engine/model/hf_names.h"
+#include "engine/model/hf_recurrent.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
 #include "engine/model/sampling_metadata.h"
@@ -73,7 +74,7 @@ Status Place(TensorInfo tensor, ModelFile& model) {
       c.architecture->position == Position::kRotaryPairs && !c.architecture->hf_pairs;
   const std::size_t dot = tensor.name.rfind('.');
   const std::string module = tensor.name.substr(0, dot), suffix = tensor.name.substr(dot);
-  if (module.ends_with(".attn_qkv")) {
+  if (module.ends_with(".attn_qkv") && !c.recurrent.any()) {
     const int kv = c.num_key_value_heads, group = c.num_attention_heads / kv, dim = c.head_dim;
     if (rows != std::int64_t{kv} * (group + 2) * dim)
       return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows, expected ",
@@ -89,7 +90,8 @@ Status Place(TensorInfo tensor, ModelFile& model) {
                             c.head_dim);
     return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
   }
-  if (c.architecture->norm_plus_one && module.ends_with("_norm") && suffix == ".weight")
+  const bool plain = module.ends_with(".ssm_norm");
+  if (c.architecture->norm_plus_one && module.ends_with("_norm") && !plain && suffix == ".weight")
     tensor.plus = 1;
   return add(tensor.name, rows, {});
 }
@@ -101,8 +103,12 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     model.left_out.push_back(name);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(const GgufName called, GgufNameOf(name, *model.config.architecture));
+  ASSIGN_OR_RETURN(GgufName called, GgufNameOf(name, *model.config.architecture));
   if (called.name.empty()) return OkStatus();
+  // Granite's shared network is the only one of a model without experts.
+  const std::size_t shared = called.name.find("_shexp");
+  if (shared != std::string::npos && !model.config.experts.any())
+    called.name.erase(shared, std::string_view("_shexp").size());
   if (called.name == "output.weight" && model.config.tie_word_embeddings) {
     base::LogWarning(name, " is left out: config.json says that the embedding takes its place ",
                      "(tie_word_embeddings)");
@@ -277,6 +283,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
                      model->left_out.front(), " ...)");
   RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
   RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
+  RETURN_IF_ERROR(ArrangeRecurrent(*model).Annotate(folder));
   if (model->config.architecture->hf_gpt_oss)
     RETURN_IF_ERROR(UnpackGptOss(*model).Annotate(folder));
   if (model->config.architecture->sub_norms) {

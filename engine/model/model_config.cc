@@ -5,6 +5,7 @@
 
 #include "engine/base/index.h"
 #include "engine/base/strings.h"
+#include "kernels/recurrence.h"
 #include "kernels/types.h"
 
 namespace thermocline::model {
@@ -106,6 +107,29 @@ Status ValidateLatent(const ModelConfig& c) {
   return CheckFinite("yarn_log_multiplier", l.yarn_log_multiplier, 0, 1e3);
 }
 
+Status ValidateRecurrent(const ModelConfig& c) {
+  const RecurrentConfig& r = c.recurrent;
+  if (base::IntSize(r.mixers) != c.num_hidden_layers)
+    return base::InvalidArgument("the kinds of ", r.mixers.size(), " layers are given, of ",
+                                 c.num_hidden_layers);
+  if (r.layers() == c.num_hidden_layers)
+    return base::Unimplemented("a model without any layer of attention is not supported");
+  RETURN_IF_ERROR(CheckRange("tokens of the short convolution", r.taps, 2, kernels::kConvTapsMax));
+  if (r.kind == Mixer::kShortConv) return OkStatus();
+  RETURN_IF_ERROR(CheckRange("heads of the recurrent state", r.heads, 1, 1024));
+  RETURN_IF_ERROR(CheckRange("key heads of the recurrent state", r.key_heads, 1, r.heads));
+  RETURN_IF_ERROR(CheckRange("rows of the recurrent state", r.key_dim, 1, 1024));
+  RETURN_IF_ERROR(CheckRange("columns of the recurrent state", r.value_dim, 1, 1024));
+  if (r.heads % r.key_heads != 0)
+    return base::InvalidArgument(r.heads, " heads of the recurrent state are no multiple of ",
+                                 r.key_heads, " key heads");
+  if (r.value_dim % kernels::kStateColumns != 0)
+    return base::Unimplemented("recurrent heads of ", r.value_dim,
+                               " values are not supported; they must be a multiple of ",
+                               kernels::kStateColumns);
+  return OkStatus();
+}
+
 Status ValidateAltUp(const ModelConfig& c) {
   const AltUpConfig& a = c.altup;
   RETURN_IF_ERROR(CheckRange("altup_num_inputs", a.streams, 2, 16));
@@ -138,6 +162,26 @@ std::int64_t AttentionParameters(const ModelConfig& c) {
          heads * l.kv_lora_rank * (l.qk_nope_head_dim + l.v_head_dim) + d * heads * l.v_head_dim;
 }
 
+// The same of a layer's mixer, a recurrent one's convolution and heads included.
+std::int64_t MixerParameters(const ModelConfig& c, int layer) {
+  const RecurrentConfig& r = c.recurrent;
+  const std::int64_t d = c.hidden_size, inner = r.inner(), channels = r.channels(c.hidden_size);
+  switch (r.of(layer)) {
+    case Mixer::kAttention:
+      return AttentionParameters(c) +
+             (c.architecture->attention_gate ? d * c.head_dim * c.num_attention_heads : 0);
+    case Mixer::kShortConv:
+      return 4 * d * d + r.taps * d;
+    case Mixer::kDeltaNet:
+      return d * (channels + 2 * inner + 2 * r.heads) + r.taps * channels + 2 * r.heads;
+    case Mixer::kMamba2:
+      return d * (channels + 2 * inner + r.heads) + r.taps * channels + 3 * r.heads + inner;
+    case Mixer::kNone:
+      break;
+  }
+  return 0;
+}
+
 std::int64_t ExpertParameters(const ModelConfig& c) {
   const ExpertConfig& e = c.experts;
   const std::int64_t d = c.hidden_size;
@@ -160,7 +204,8 @@ std::int64_t ModelConfig::num_parameters() const {
            std::int64_t{2} * altup.shared_kv_layers * d * head_dim * num_key_value_heads;
   }
   for (int layer = 0; layer < num_hidden_layers; ++layer) {
-    sum += AttentionParameters(*this) + 2 * d;
+    sum += MixerParameters(*this, layer) + 2 * d;
+    if (!recurrent.has_network(layer)) continue;
     sum += experts.InLayer(layer) ? ExpertParameters(*this) : ffn;
   }
   return sum;
@@ -219,6 +264,7 @@ int ModelConfig::KvLayerOf(int layer) const {
 }
 
 bool ModelConfig::Rotates(int layer) const {
+  if (unrotated) return false;
   const int never = architecture->unrotated_period;
   if (!rotary() || (never > 0 && (layer + 1) % never == 0)) return false;
   return !(architecture->unrotated && sliding_window > 0 && WindowOf(layer) == 0);
@@ -231,8 +277,8 @@ bool ModelConfig::DeviceComputesLayers() const {
   const bool same_layers = a.window_place == WindowPlace::kFirst && a.window_period == 1 &&
                            a.unrotated_period == 0 && !HasWindowRope();
   const bool plain_scores = attention_cap == 0 && logit_cap == 0 && temperature_beta == 0;
-  return !latent.any() && !altup.any() && plain_norms && same_layers && plain_scores && !a.scales &&
-         !a.sinks;
+  return !latent.any() && !altup.any() && !recurrent.any() && !a.attention_gate && plain_norms &&
+         same_layers && plain_scores && !a.scales && !a.sinks;
 }
 
 Status RequireDense(const ModelConfig& config, std::string_view what) {
@@ -242,6 +288,13 @@ Status RequireDense(const ModelConfig& config, std::string_view what) {
   return base::FailedPrecondition(
       what, ": works with the neurons of dense networks, and this model is a mixture of ",
       config.experts.num_experts, " experts");
+}
+
+Status RequireAttention(const ModelConfig& config, std::string_view what) {
+  if (!config.recurrent.any()) return OkStatus();
+  return base::FailedPrecondition(what, ": ", config.recurrent.layers(),
+                                  " layers of this model are recurrent, and their state has no "
+                                  "place there");
 }
 
 void SetDenseSize(ModelConfig& c) {
@@ -284,6 +337,7 @@ Status ValidateConfig(const ModelConfig& c) {
   if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
   if (c.latent.any()) RETURN_IF_ERROR(ValidateLatent(c));
   if (c.altup.any()) RETURN_IF_ERROR(ValidateAltUp(c));
+  if (c.recurrent.any()) RETURN_IF_ERROR(ValidateRecurrent(c));
   if (c.HasWindowRope()) RETURN_IF_ERROR(ValidateRope(c.window_rope, c.head_dim));
   return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
 }

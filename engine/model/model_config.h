@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/model/altup.h"
 #include "engine/model/architecture.h"
+#include "engine/model/recurrent_config.h"
 
 namespace thermocline::model {
 
@@ -66,6 +67,8 @@ struct ModelConfig {
   RopeConfig window_rope;  // of layers with a window; dim 0: as the others
   LatentConfig latent;     // then H, K and Dh are those of the absorbed form
   AltUpConfig altup;
+  RecurrentConfig recurrent;
+  bool unrotated = false;  // no layer's queries and keys are rotated, whatever the family's are
   ExpertConfig experts;
   // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
@@ -99,10 +102,13 @@ struct ModelConfig {
   bool HasZeros() const;
   // True if some layer's neurons are zero by a cut of its gates (altup.h).
   bool HasCuts() const;
-  // Layers whose K and V are kept, and the one whose a layer reads.
+  // The layers behind which all read another layer's K and V, the layer whose K and V a layer
+  // reads, and whether they are its own.
   int NumKvLayers() const { return num_hidden_layers - altup.shared_kv_layers; }
   int KvLayerOf(int layer) const;
-  bool OwnsKv(int layer) const { return layer < NumKvLayers(); }
+  bool OwnsKv(int layer) const {
+    return layer < NumKvLayers() && recurrent.of(layer) == Mixer::kAttention;
+  }
   // Rotates is true if the layer's queries and keys are rotated, RopeOf tells how.
   bool Rotates(int layer) const;
   const RopeConfig& RopeOf(int layer) const {
@@ -126,6 +132,8 @@ Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config)
 // FailedPrecondition for mixtures of experts and latent attention: `what` works with the neurons of
 // dense networks, and with heads of their own.
 Status RequireDense(const ModelConfig& config, std::string_view what);
+// FailedPrecondition for models with recurrent layers: `what` is not made for their states.
+Status RequireAttention(const ModelConfig& config, std::string_view what);
 
 // Mixtures without a dense layer: F is an expert's, so that nothing is sized by a number that no
 // tensor has.

@@ -42,7 +42,7 @@ Status WeightPlan::Shared() {
     const int rows = c.max_position_embeddings + c.architecture->position_offset;
     RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
   }
-  RETURN_IF_ERROR(NormOf("output_norm", d, weights_.output_norm));
+  RETURN_IF_ERROR(NormOf(std::string(c.architecture->output_norm), d, weights_.output_norm));
   if (c.altup.any()) RETURN_IF_ERROR(SharedAltUp());
   RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
   if (c.tie_word_embeddings) return OkStatus();
@@ -63,6 +63,7 @@ Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& laye
   const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
             kv = c.num_key_value_heads * c.head_dim;
   const bool held = parts_.attention;
+  if (c.recurrent.of(index) == Mixer::kNone) return OkStatus();  // its norm is the network's
   const bool before = c.architecture->norm_place != NormPlace::kAfter,
              after = c.architecture->norm_place != NormPlace::kBefore;
   if (before) RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
@@ -71,8 +72,10 @@ Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& laye
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
   if (c.architecture->sub_norms)
     RETURN_IF_ERROR(NormOf(p + "attn_sub_norm", q, layer.attn_sub_norm));
+  if (c.recurrent.has_state(index)) return Recurrent(p, layer.recurrent);
   if (c.latent.any()) return Latent(p, layer);
-  RETURN_IF_ERROR(LinearOf(p + "attn_q", q, d, held, layer.q));
+  const int gated = c.architecture->attention_gate ? 2 : 1;
+  RETURN_IF_ERROR(LinearOf(p + "attn_q", gated * q, d, held, layer.q));
   const bool owns = c.OwnsKv(index);
   if (owns) {
     RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
@@ -119,6 +122,7 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
   const ModelConfig& c = model_.config;
   const int d = c.hidden_size, f = c.intermediate_size;
   const bool gated = c.architecture->gated;
+  if (!c.recurrent.has_network(index)) return OkStatus();
   const NormPlace place = c.architecture->norm_place;
   if (!c.architecture->parallel_block && place != NormPlace::kAfter)
     RETURN_IF_ERROR(NormOf(p + std::string(c.architecture->ffn_norm), d, layer.ffn_norm));

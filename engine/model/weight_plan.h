@@ -45,6 +45,12 @@ class WeightPlan {
   Status Latent(const std::string& prefix, LayerWeights& layer);
   // A matrix [rows, cols] for each head.
   Status HeadsOf(const std::string& module, int rows, int cols, Linear& out);
+  // weight_plan_recurrent.cc.
+  Status Recurrent(const std::string& prefix, RecurrentWeights& weights);
+  Status DeltaNet(const std::string& prefix, RecurrentWeights& weights);
+  Status Mamba2(const std::string& prefix, RecurrentWeights& weights);
+  // A vector of n elements in any number of rows.
+  Status Flat(const std::string& name, int n, const float*& out);
   // weight_plan_altup.cc.
   Status SharedAltUp();
   Status AltUp(const std::string& prefix, AltUpWeights& weights);

@@ -193,7 +193,9 @@ std::size_t Weights::bytes_per_step(int experts) const {
   for (const LayerWeights& l : layers) {
     for (const Linear* linear :
          {&l.q, &l.k, &l.v, &l.latent.q_a, &l.latent.kv_a, &l.latent.k_b, &l.latent.v_b,
-          &l.attn_output, &l.gate.linear, &l.up.linear, &l.down})
+          &l.recurrent.in, &l.recurrent.gate, &l.recurrent.alpha, &l.recurrent.beta,
+          &l.recurrent.beta_alpha, &l.recurrent.out, &l.attn_output, &l.gate.linear, &l.up.linear,
+          &l.down})
       bytes += linear->weight.bytes();
     bytes += l.down_rows.bytes() + l.experts.bytes_per_step(experts);
   }

@@ -65,6 +65,23 @@ struct LatentWeights {
   Linear v_b;  // [H v, c]
 };
 
+// The weights of a recurrent mixer (model/recurrent_config.h). C: channels of the convolution; H
+// heads of V values; K taps.
+struct RecurrentWeights {
+  Linear in;    // delta net: [C, D] q, k, v; Mamba-2: [H V + C + H, D] z, x, B, C, dt; else [3D, D]
+  Linear gate;  // delta net: [H V, D] z
+  Linear alpha;                      // delta net: [H, D] of the decay
+  Linear beta;                       // delta net: [H, D]
+  Linear beta_alpha;                 // instead of both: [2H, D] beta, then alpha, of each key head
+  Linear out;                        // [D, H V]; convolution alone: [D, D]
+  const float* conv = nullptr;       // [C, K]
+  const float* conv_bias = nullptr;  // [C] or null
+  const float* decay = nullptr;      // [H] -exp(A_log)
+  const float* step_bias = nullptr;  // [H] of dt
+  const float* skip = nullptr;       // [H] Mamba-2: x passes by the state, times this
+  NormWeights norm;                  // delta net: [V]; Mamba-2: [H V]
+};
+
 // Matrices of all experts one below the other, and of what every token passes through besides.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
@@ -120,12 +137,14 @@ struct SharedAltUpWeights {
 struct LayerWeights {
   NormWeights attn_norm;         // [D] of what attention reads, if the family has it
   NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
-  Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]
+  Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]; with gates
+                                 // [2 H*Dh, D], behind each head its gate
   Linear k;                      // [K*Dh, D]; no weights where another layer's keys are read
   Linear v;                      // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   LatentWeights latent;          // instead of k and v
+  RecurrentWeights recurrent;    // instead of attention, in recurrent layers
   AltUpWeights altup;            // if the family has it
   Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
@@ -140,6 +159,9 @@ struct LayerWeights {
   kernels::RowMatrix down_rows;  // [F, D] down neuron-major, if the file has it so
   LowRankWeights low_rank;       // no weights if the file has none
   ExpertWeights experts;         // instead of gate, up and down, in layers of experts
+
+  // True if it has a dense network.
+  bool has_network() const { return down.weight.rows > 0 || down_rows.rows > 0; }
 };
 
 struct Weights {
@@ -173,7 +195,13 @@ struct Weights {
   }
 
   bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
-  bool has_down_rows() const { return !layers.empty() && layers[0].down_rows.rows > 0; }
+  bool has_down_rows() const { return !layers.empty() && FirstNetwork().down_rows.rows > 0; }
+  // The first layer that has a dense network; layer 0 if none has.
+  const LayerWeights& FirstNetwork() const {
+    for (const LayerWeights& layer : layers)
+      if (layer.has_network()) return layer;
+    return layers[0];
+  }
 
   // Weight bytes that a step reads where nothing is skipped; no predictors. `experts`: of a layer
   // of experts those that its tokens chose.

@@ -26,6 +26,12 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(const model::ModelConfig& confi
 void KvCache::SetLength(int length) {
   CHECK(length >= 0 && length <= length_);
   length_ = length;
+  if (state_ >= 0 && length == 0) {
+    pool_->states().Release(std::exchange(state_, -1));
+    state_length_ = 0;
+    state_lost_ = false;
+  }
+  state_lost_ = state_lost_ || length < state_length_;
   for (const KvKind kind : pool_->kinds()) {
     Table& table = tables_[kind];
     while (base::IntSize(table.blocks) > BlocksFor(length)) {
@@ -41,6 +47,7 @@ bool KvCache::Reserve(int tokens) {
   CHECK_LE(length_ + tokens, capacity_);
   copied_.reset();
   if (tokens == 0) return true;
+  if (!TakeState()) return false;
   DropPassed(BlocksWanted(tokens).window);
   for (const KvKind kind : pool_->kinds()) {
     if (SharesLastBlock(kind) && !CopyLastBlock(kind)) return false;
@@ -53,6 +60,33 @@ bool KvCache::Reserve(int tokens) {
   // The positions that the next token sees are there.
   CHECK_LE(dropped_ * kernels::kKvBlock, std::max(0, length_ + 1 - pool_->window()));
   return true;
+}
+
+bool KvCache::TakeState() {
+  StatePool& states = pool_->states();
+  if (!states.layout().any() || state_ >= 0) return true;
+  CHECK_EQ(length_, 0);  // a prefix was adopted with its state
+  state_ = states.Take();
+  if (state_ < 0) return false;
+  const std::span<float> floats = states.data(state_);
+  std::fill(floats.begin(), floats.end(), 0.0F);
+  return true;
+}
+
+bool KvCache::AdoptState(std::span<const float> state, int length) {
+  CHECK(state_ < 0);
+  state_ = pool_->states().Take();
+  if (state_ < 0) return false;
+  std::copy(state.begin(), state.end(), pool_->states().data(state_).begin());
+  state_length_ = length;
+  return true;
+}
+
+void KvCache::RestoreState(std::span<const float> state) {
+  CHECK(state_ >= 0);
+  std::copy(state.begin(), state.end(), pool_->states().data(state_).begin());
+  state_length_ = length_;
+  state_lost_ = false;
 }
 
 bool KvCache::SharesLastBlock(KvKind kind) const {
@@ -81,6 +115,7 @@ KvCount KvCache::BlocksWanted(int tokens) const {
   for (const KvKind kind : pool_->kinds())
     wanted[kind] = BlocksFor(length_ + tokens) - base::IntSize(tables_[kind].blocks) +
                    (SharesLastBlock(kind) ? 1 : 0);
+  wanted.states = pool_->states().layout().any() && state_ < 0 ? 1 : 0;
   return wanted;
 }
 
@@ -104,6 +139,9 @@ void KvCache::Swap(KvCache& other) {
   std::swap(tables_, other.tables_);
   std::swap(length_, other.length_);
   std::swap(dropped_, other.dropped_);
+  std::swap(state_, other.state_);
+  std::swap(state_length_, other.state_length_);
+  std::swap(state_lost_, other.state_lost_);
   copied_.reset();
   other.copied_.reset();
 }
@@ -134,6 +172,7 @@ void KvCache::Adopt(std::span<const KvBlock> blocks, int tokens) {
 void KvCache::Share(const KvCache& other, int tokens) {
   CHECK(length_ == 0 && tables_.whole.blocks.empty());
   CHECK(tokens <= other.length_ && tokens <= capacity_);
+  CHECK(!pool_->states().layout().any());  // a state is behind one token only
   CHECK(pool_->block_bytes() == other.pool_->block_bytes() &&
         pool_->window() == other.pool_->window());
   for (const KvKind kind : pool_->kinds()) {
@@ -156,7 +195,8 @@ KvBlock KvCache::block(int index) const {
 }
 
 KvCount KvCache::held() const {
-  return {base::IntSize(tables_.whole.blocks), base::IntSize(tables_.window.blocks) - dropped_};
+  return {base::IntSize(tables_.whole.blocks), base::IntSize(tables_.window.blocks) - dropped_,
+          state_ >= 0 ? 1 : 0};
 }
 
 }  // namespace thermocline::nn

@@ -39,8 +39,9 @@ class KvCache {
 
   int capacity() const { return capacity_; }  // tokens
   int length() const { return length_; }      // tokens cached
-  // Forgets the tokens from `length` on. By more than kKvSlack tokens the sequence may become one
-  // that cannot go on (Reserve). Requires: 0 <= length <= length().
+  // Forgets the tokens from `length` on. By more than kKvSlack tokens, or, where layers are
+  // recurrent, to before state_length(), the sequence may become one that cannot go on (Reserve).
+  // Requires: 0 <= length <= length().
   void SetLength(int length);
   // Makes room for `tokens` more behind length(), and the last block its own if it is shared.
   // False if the pool has no block left. Requires: the windows' last tokens are still there.
@@ -60,8 +61,25 @@ class KvCache {
   std::optional<BlockCopy> TakeCopy() { return std::exchange(copied_, std::nullopt); }
   // `tokens` more are written. Requires: reserved.
   void Advance(int tokens) { length_ += tokens; }
-  // Gives back every block.
+  // Gives back every block, and the state.
   void Clear();
+
+  // Recurrent layers: the state is that behind the first state_length() tokens, and the inputs of
+  // the length() - state_length() others are kept beside it, so that the sequence may be rolled
+  // back to any of them.
+  int state_length() const { return state_length_; }
+  bool has_state() const { return state_ >= 0 && !state_lost_; }
+  std::span<float> state() const { return pool_->states().data(state_); }
+  // The inputs of the `index`-th token behind the state.
+  float* pending(int index) const { return pool_->states().pending(state_, index); }
+  // The state has seen the first `length` tokens.
+  void SetStateLength(int length) { state_length_ = length; }
+  // A step failed while it changed the state: the sequence must begin anew.
+  void LoseState() { state_lost_ = true; }
+  // Copies the state behind `length` tokens; false if none is free. Requires: none was taken yet.
+  bool AdoptState(std::span<const float> state, int length);
+  // The same in place of the state it has, behind all of its tokens. Requires: it has one.
+  void RestoreState(std::span<const float> state);
 
   // Starts an empty sequence with the first `tokens` tokens of `blocks`, shared.
   void Adopt(std::span<const KvBlock> blocks, int tokens);
@@ -96,6 +114,8 @@ class KvCache {
     }
   };
 
+  // Takes a state, all zeros, if the sequence needs one and has none.
+  bool TakeState();
   bool SharesLastBlock(KvKind kind) const;
   bool CopyLastBlock(KvKind kind);
   // Blocks of layers with a window that a sequence of `length` tokens sees no more.
@@ -109,6 +129,9 @@ class KvCache {
   int capacity_;
   int length_ = 0;
   int dropped_ = 0;  // the first blocks of layers with a window
+  int state_ = -1;   // of the pool's; -1: none is taken
+  int state_length_ = 0;
+  bool state_lost_ = false;
   ByKvKind<Table> tables_;
   std::optional<BlockCopy> copied_;
 };

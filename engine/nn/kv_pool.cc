@@ -14,15 +14,20 @@ std::size_t LayerBytes(const model::ModelConfig& config, kernels::KvType type) {
 }  // namespace
 
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
-  return config.NumKvLayers() * LayerBytes(config, type);
+  std::size_t bytes = 0;
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer)
+    bytes += config.OwnsKv(layer) ? LayerBytes(config, type) : 0;
+  return bytes;
 }
 
 ByKvKind<std::size_t> KvPool::BlockBytesByKind(const model::ModelConfig& config,
                                                kernels::KvType type) {
   ByKvKind<std::size_t> bytes;
-  for (int layer = 0; layer < config.NumKvLayers(); ++layer)
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
+    if (!config.OwnsKv(layer)) continue;
     bytes[config.WindowOf(layer) > 0 ? KvKind::kWindow : KvKind::kWhole] +=
         LayerBytes(config, type);
+  }
   return bytes;
 }
 
@@ -33,7 +38,8 @@ Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
                                  "model's have ",
                                  p.config.head_dim, ": use f16");
   }
-  auto pool = std::unique_ptr<KvPool>(new KvPool());
+  ASSIGN_OR_RETURN(StatePool states, StatePool::Create(p.config, p.states, p.pending));
+  auto pool = std::unique_ptr<KvPool>(new KvPool(std::move(states)));
   pool->type_ = p.type;
   pool->heads_ = p.config.num_key_value_heads;
   pool->key_bytes_ = kernels::KeyBlockBytes(p.type, p.config.head_dim);
@@ -67,10 +73,11 @@ Result<KvPool::Arena> KvPool::MakeArena(std::size_t block_bytes, int blocks) {
 
 void KvPool::PlaceLayers(const model::ModelConfig& config) {
   KvCount layers;
-  for (int layer = 0; layer < config.NumKvLayers(); ++layer) {
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const KvKind kind =
         window_ > 0 && config.WindowOf(layer) > 0 ? KvKind::kWindow : KvKind::kWhole;
-    places_.push_back({kind, layers[kind]++});
+    places_.push_back({kind, layers[kind]});
+    layers[kind] += config.OwnsKv(layer) ? 1 : 0;
   }
 }
 

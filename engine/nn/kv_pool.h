@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
 #include "engine/base/index.h"
 #include "engine/model/model_config.h"
+#include "engine/nn/recurrent_state.h"
 #include "kernels/attention.h"
 
 namespace thermocline::nn {
@@ -34,7 +36,13 @@ struct ByKvKind {
   T& operator[](KvKind kind) { return kind == KvKind::kWhole ? whole : window; }
   const T& operator[](KvKind kind) const { return kind == KvKind::kWhole ? whole : window; }
 };
-using KvCount = ByKvKind<int>;  // of blocks
+
+// Blocks of each kind, and states of recurrent layers.
+struct KvCount : ByKvKind<int> {
+  KvCount(int whole_blocks = 0, int window_blocks = 0, int of_states = 0)
+      : ByKvKind<int>{whole_blocks, window_blocks}, states(of_states) {}
+  int states;
+};
 
 // Decode thread only, but for the constants. Memory is reserved at once and becomes resident when
 // it is first written.
@@ -45,6 +53,8 @@ class KvPool {
     int blocks = 0;
     kernels::KvType type = kernels::KvType::kF16;
     int window_blocks = 0;  // 0: layers with a window keep all tokens, as the others
+    int states = 1;   // where layers are recurrent: of sequences and of prefixes that are kept
+    int pending = 0;  // tokens that such a sequence may be rolled back by
   };
   // ResourceExhausted if the blocks do not fit the address space; InvalidArgument if the type does
   // not fit the heads.
@@ -78,13 +88,16 @@ class KvPool {
   int free_blocks(KvKind kind = KvKind::kWhole) const { return base::IntSize(arenas_[kind].free); }
   bool HasFree(const KvCount& blocks) const {
     return free_blocks(KvKind::kWhole) >= blocks.whole &&
-           free_blocks(KvKind::kWindow) >= blocks.window;
+           free_blocks(KvKind::kWindow) >= blocks.window && states_.free_states() >= blocks.states;
   }
   std::size_t block_bytes(KvKind kind) const { return arenas_[kind].block_bytes; }
   // The bytes of 64 positions of all layers.
   std::size_t block_bytes() const { return arenas_.whole.block_bytes + arenas_.window.block_bytes; }
   std::size_t bytes() const { return arenas_.whole.memory.size() + arenas_.window.memory.size(); }
   std::size_t used_bytes() const;
+  // The states of recurrent layers; of no bytes where there are none.
+  StatePool& states() { return states_; }
+  const StatePool& states() const { return states_; }
 
   // The bytes of 64 positions of all layers.
   static std::size_t BlockBytes(const model::ModelConfig& config, kernels::KvType type);
@@ -104,12 +117,13 @@ class KvPool {
     int index = 0;  // of the layers in a block
   };
 
-  KvPool() = default;
+  explicit KvPool(StatePool states) : states_(std::move(states)) {}
   static Result<Arena> MakeArena(std::size_t block_bytes, int blocks);
   void PlaceLayers(const model::ModelConfig& config);
 
+  StatePool states_;
   ByKvKind<Arena> arenas_;
-  std::vector<Place> places_;  // [layers that keep K and V]
+  std::vector<Place> places_;  // [L]; of use for layers that keep K and V
   kernels::KvType type_ = kernels::KvType::kF16;
   int heads_ = 0, window_ = 0;
   std::size_t key_bytes_ = 0, value_bytes_ = 0;

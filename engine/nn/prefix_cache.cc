@@ -44,6 +44,7 @@ void PrefixCache::ForEachNode(const Visit& visit) {
 void PrefixCache::Clear() {
   ForEachNode([this](Node& node) {
     DropWindow(node);
+    DropSnapshots(node);
     pool_.Release(KvKind::kWhole, node.block.whole);
   });
   trees_.clear();
@@ -84,8 +85,11 @@ int PrefixCache::Find(std::string_view owner, std::span<const int> tokens, KvCac
   std::vector<KvBlock> blocks;
   std::size_t kept = 0;
   Node* node = &TreeOf(owner).root;
+  const bool recurrent = pool_.states().layout().any();
+  Resumption resumption;
   ++clock_;
   while (kept < usable.size()) {
+    if (recurrent) FindSnapshot(*node, usable.subspan(kept), kept, resumption);
     const Match match = BestChild(*node, usable.subspan(kept));
     if (match.node == nullptr) break;
     match.node->used = clock_;
@@ -94,9 +98,11 @@ int PrefixCache::Find(std::string_view owner, std::span<const int> tokens, KvCac
     if (match.tokens < kBlock) break;
     node = match.node;
   }
-  const std::size_t found = Continuable(blocks, kept);
+  shared_ = static_cast<int>(kept);
+  std::size_t found = recurrent ? resumption.tokens : Continuable(blocks, kept);
+  if (recurrent && found > 0 && !Resume(resumption, blocks, cache)) found = 0;
   Count(usable, kept, found, node->path_hash);
-  cache.Adopt(blocks, static_cast<int>(found));
+  if (!recurrent) cache.Adopt(blocks, static_cast<int>(found));
   return static_cast<int>(found);
 }
 
@@ -136,6 +142,7 @@ void PrefixCache::Keep(std::string_view owner, std::span<const int> tokens, cons
   CHECK_LE(tokens.size(), static_cast<std::size_t>(cache.length()));
   ++clock_;
   Node* node = &TreeOf(owner).root;
+  const std::size_t state_end = cache.has_state() ? cache.state_length() : 0;
   for (std::size_t at = 0; at < tokens.size(); at += kBlock) {
     const auto piece = tokens.subspan(at, std::min(kBlock, tokens.size() - at));
     const KvBlock block = cache.block(static_cast<int>(at / kBlock));
@@ -152,7 +159,70 @@ void PrefixCache::Keep(std::string_view owner, std::span<const int> tokens, cons
     }
     node->used = clock_;
     if (node->tokens.size() == piece.size()) KeepWindow(*node, block.window);
+    if (state_end > at && state_end <= at + piece.size())
+      KeepSnapshot(*node, static_cast<int>(state_end - at), cache);
   }
+}
+
+void PrefixCache::FindSnapshot(Node& node, std::span<const int> tokens, std::size_t at,
+                               Resumption& best) {
+  for (const auto& child : node.children) {
+    const std::size_t common = CommonPrefix(child->tokens, tokens);
+    for (Node::Snapshot& snapshot : child->snapshots) {
+      const std::size_t behind = snapshot.tokens;
+      if (behind <= common && at + behind > best.tokens)
+        best = {child.get(), &snapshot, at + behind};
+    }
+  }
+}
+
+bool PrefixCache::Resume(const Resumption& from, std::span<const KvBlock> path, KvCache& cache) {
+  from.node->used = from.snapshot->used = clock_;
+  if (pool_.states().free_states() == 0 && !EvictSnapshot()) return false;
+  std::vector<KvBlock> blocks(path.begin(), path.begin() + from.node->depth - 1);
+  blocks.push_back(from.node->block);
+  cache.Adopt(blocks, static_cast<int>(from.tokens));
+  return cache.AdoptState(pool_.states().data(from.snapshot->state), static_cast<int>(from.tokens));
+}
+
+void PrefixCache::KeepSnapshot(Node& node, int tokens, const KvCache& cache) {
+  for (Node::Snapshot& snapshot : node.snapshots) {
+    if (snapshot.tokens != tokens) continue;
+    snapshot.used = clock_;
+    return;
+  }
+  while (counters_.states >= blocks_max_.states || pool_.states().free_states() == 0) {
+    if (!EvictSnapshot()) return;
+  }
+  const int state = pool_.states().Take();
+  const std::span<const float> from = cache.state();
+  std::copy(from.begin(), from.end(), pool_.states().data(state).begin());
+  node.snapshots.push_back({tokens, state, clock_});
+  ++counters_.states;
+}
+
+void PrefixCache::DropSnapshots(Node& node) {
+  for (const Node::Snapshot& snapshot : node.snapshots) pool_.states().Release(snapshot.state);
+  counters_.states -= static_cast<std::int64_t>(node.snapshots.size());
+  node.snapshots.clear();
+}
+
+bool PrefixCache::EvictSnapshot() {
+  Node* holder = nullptr;
+  std::size_t oldest = 0;
+  ForEachNode([&](Node& node) {
+    for (std::size_t i = 0; i < node.snapshots.size(); ++i) {
+      if (node.snapshots[i].used == clock_) continue;
+      if (holder != nullptr && node.snapshots[i].used >= holder->snapshots[oldest].used) continue;
+      holder = &node;
+      oldest = i;
+    }
+  });
+  if (holder == nullptr) return false;
+  pool_.states().Release(holder->snapshots[oldest].state);
+  holder->snapshots.erase(holder->snapshots.begin() + static_cast<std::ptrdiff_t>(oldest));
+  --counters_.states;
+  return true;
 }
 
 PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
@@ -237,6 +307,7 @@ bool PrefixCache::EvictOne() {
   if (oldest == nullptr) return false;
   Remember(oldest->path_hash);
   DropWindow(*oldest);
+  DropSnapshots(*oldest);
   pool_.Release(KvKind::kWhole, oldest->block.whole);
   --counters_.blocks;
   --oldest->tree->blocks;
@@ -248,6 +319,9 @@ bool PrefixCache::EvictOne() {
 bool PrefixCache::MakeRoom(const KvCount& blocks) {
   if (pool_.HasFree(blocks)) return true;
   ++clock_;  // also what was just looked up may go
+  while (pool_.states().free_states() < blocks.states) {
+    if (!EvictSnapshot()) return false;
+  }
   while (pool_.free_blocks(KvKind::kWindow) < blocks.window) {
     if (!EvictWindow()) return false;
   }

@@ -11,6 +11,9 @@
 //
 // Where layers with a window are apart, a node may have lost their block, and a prefix can be
 // continued only from where the last window before it is whole: the longest such one is found.
+// Where layers are recurrent, nodes hold snapshots of their state, each behind one of the node's
+// tokens, and a prefix can be continued only from a snapshot: the last one in what is shared.
+// Source: SGLang's tree for Mamba models, whose nodes have a state or none.
 #pragma once
 
 #include <atomic>
@@ -40,6 +43,7 @@ struct PrefixCacheCounters {
   std::atomic<std::int64_t> evictions{0};       // blocks given up for newer ones
   std::atomic<std::int64_t> blocks{0};          // blocks kept now, of whole sequences
   std::atomic<std::int64_t> window_blocks{0};   // of layers with a window
+  std::atomic<std::int64_t> states{0};          // snapshots of recurrent layers kept now
 };
 
 // Decode thread only, but for the counters. Borrows the pool.
@@ -58,8 +62,10 @@ class PrefixCache {
   // Gives `cache`, which is empty, the longest prefix of `tokens` that `owner` has kept, but not
   // the last token: its logits must be computed. Returns the number of tokens found.
   int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
-  // Stores the K and V of `tokens` for `owner`. `cache` holds the same tokens in the same
-  // order.
+  // Tokens of the last lookup that are kept, also where no snapshot lets a sequence go on there.
+  int shared() const { return shared_; }
+  // Stores the K and V of `tokens` for `owner`, and a snapshot of the state if `cache` has one
+  // behind one of them. `cache` holds the same tokens in the same order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
 
   // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
@@ -81,6 +87,18 @@ class PrefixCache {
     std::uint64_t used = 0;       // clock of the last lookup or insertion
     std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
     std::vector<std::unique_ptr<Node>> children;
+    // The state behind the first `tokens` of the node's.
+    struct Snapshot {
+      int tokens, state;
+      std::uint64_t used;
+    };
+    std::vector<Snapshot> snapshots;
+  };
+  // A place from which a sequence of recurrent layers can go on.
+  struct Resumption {
+    Node* node = nullptr;
+    Node::Snapshot* snapshot = nullptr;
+    std::size_t tokens = 0;  // from the root
   };
   // The tree of one owner.
   struct Tree {
@@ -107,6 +125,14 @@ class PrefixCache {
   void Extend(Node& node, std::span<const int> tokens, const KvBlock& block);
   void KeepWindow(Node& node, int block);
   void DropWindow(Node& node);
+  // The last snapshot among the children of `node`, whose end is at `at`, that `tokens` share.
+  void FindSnapshot(Node& node, std::span<const int> tokens, std::size_t at, Resumption& best);
+  // Gives `cache`, empty, the state and blocks of a resumption; false: no state is free.
+  bool Resume(const Resumption& from, std::span<const KvBlock> path, KvCache& cache);
+  void KeepSnapshot(Node& node, int tokens, const KvCache& cache);
+  void DropSnapshots(Node& node);
+  // Gives up the least recently used snapshot, but for those in use now.
+  bool EvictSnapshot();
   template <typename Visit>
   void ForEachNode(const Visit& visit);
   bool EvictOne();
@@ -121,6 +147,7 @@ class PrefixCache {
   std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded
   std::vector<std::uint64_t> evicted_order_;   // a ring of the same
   std::size_t evicted_next_ = 0;
+  int shared_ = 0;
   PrefixCacheCounters counters_;
 };
 

@@ -15,6 +15,16 @@ Status GrammarFailure(const char* why) {
       why != nullptr ? why : "no token of the model's vocabulary can follow");
 }
 
+// The next place behind `at` in the prompt where a snapshot is kept; 0: there is none.
+int NextMark(const Sequence& s, const nn::KvCache& cache, int at) {
+  constexpr int kEvery = 4096;  // tokens
+  if (!cache.pool().states().layout().any() || s.job.request.embed.has_value()) return 0;
+  int next = (at / kEvery + 1) * kEvery;
+  for (const int mark : s.marks)
+    if (mark > at) next = std::min(next, mark);
+  return next <= s.prompt_tokens() ? next : 0;
+}
+
 // True if `ms` have passed since `begin`, which is set by the first call. 0 ms: never.
 bool IsOver(std::optional<SteadyClock::time_point>& begin, double ms) {
   if (ms <= 0) return false;
@@ -51,10 +61,30 @@ void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
         p_.prefixes->Find(s.job.request.prefix_owner,
                           std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache);
   }
+  SetMarks(s, cache, whole);
   if (!s.started) {
     s.usage.cached_tokens = found;
     s.computed_to = found;
   }
+}
+
+// Where this prompt parts from one that is kept, where its own continuation will begin, and, in
+// Next, every so many tokens. Source: llama.cpp's and SGLang's places of checkpoints.
+void AnswerSteps::SetMarks(Sequence& s, const nn::KvCache& cache, bool whole) const {
+  if (p_.prefixes == nullptr || !cache.pool().states().layout().any()) return;
+  const int shared = whole ? 0 : p_.prefixes->shared();
+  s.marks = {shared > cache.length() ? shared : 0, TailBegin(s.job.request.prompt)};
+}
+
+int AnswerSteps::TailBegin(const std::vector<int>& prompt) const {
+  constexpr int kTailMax = 64;  // tokens
+  const auto& types = p_.tokenizer.vocabulary().types;
+  const int last = base::IntSize(prompt) - 1;
+  for (int at = last; at > 0 && at > last - kTailMax; --at) {
+    const std::size_t token = prompt[at];
+    if (token < types.size() && types[token] == model::TokenType::kControl) return at;
+  }
+  return std::max(0, last);
 }
 
 AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache, int most) const {
@@ -67,7 +97,8 @@ AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache
   const int limit = at < prompt ? std::min(s.wanted(), prompt) : s.wanted();
   if (chunk.generated) most = 1;  // as they were decoded: with loss
   if (s.job.request.prompt_logprobs && at < prompt) most = std::min(most, p_.logits_max);
-  const int count = std::min(most, limit - at);
+  int count = std::min(most, limit - at);
+  if (const int mark = NextMark(s, cache, at); mark > at) count = std::min(count, mark - at);
   chunk.tokens = std::span<const int>(s.tokens).subspan(at, count);
   chunk.last = first && at + count == s.wanted();
   return chunk;
@@ -79,6 +110,9 @@ Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk
   if (p_.steps != nullptr)
     p_.steps->recomputed_tokens += std::clamp(s.computed_to - chunk.at, 0, count);
   s.computed_to = std::max(s.computed_to, cache.length());
+  if (p_.prefixes != nullptr && NextMark(s, cache, cache.length() - 1) == cache.length())
+    p_.prefixes->Keep(s.job.request.prefix_owner,
+                      std::span<const int>(s.tokens).first(cache.length()), cache);
   if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
   if (chunk.score) Score(s, chunk, logits);
   if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))

@@ -86,6 +86,11 @@ class AnswerSteps {
 
  private:
   void Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const;
+  // Chooses where snapshots of a recurrent model's state are kept. `whole`: nothing was looked up.
+  void SetMarks(Sequence& s, const nn::KvCache& cache, bool whole) const;
+  // The place of the last turn's beginning in the prompt, where the next prompt of the conversation
+  // may part from this one: behind it comes what the model is to write.
+  int TailBegin(const std::vector<int>& prompt) const;
 
   const Params p_;
 };

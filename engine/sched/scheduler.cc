@@ -300,6 +300,7 @@ bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t toke
     held.whole +=
         s->started ? has.whole : nn::BlocksFor(static_cast<int>(TokensAtOnce(s->job.request))) + 1;
     held.window += std::min(has.window, window);
+    ++held.states;
   }
   const int capacity = params_.loop.cache.capacity();
   const int length =
@@ -307,7 +308,9 @@ bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t toke
   const int wanted = nn::BlocksFor(length) + 1;
   const bool windows_fit = pool.window() == 0 || std::min(wanted, window) <=
                                                      pool.blocks(nn::KvKind::kWindow) - held.window;
-  return held.whole == 0 || (wanted <= pool.blocks() - held.whole && windows_fit);
+  const nn::StatePool& states = pool.states();
+  const bool states_fit = !states.layout().any() || held.states < states.states();
+  return held.whole == 0 || (wanted <= pool.blocks() - held.whole && windows_fit && states_fit);
 }
 
 // Of windows, those that sequences have passed go first, of the one computed before the others:

@@ -309,11 +309,13 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
     }
     const nn::KvCount more = s.cache.BlocksWanted(share.tokens());
     current_ = &s;
-    const bool room = MakeRoom({wanted.whole + more.whole, wanted.window + more.window});
+    const bool room = MakeRoom({wanted.whole + more.whole, wanted.window + more.window,
+                                wanted.states + more.states});
     current_ = nullptr;
     if (room) {
       wanted.whole += more.whole;
       wanted.window += more.window;
+      wanted.states += more.states;
     } else {
       s.cache.Clear();
       share.why = Stop::kNoMemory;

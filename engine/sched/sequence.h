@@ -1,6 +1,7 @@
 // A request that is begun: what is its own while others take their turns.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <memory>
 #include <optional>
@@ -88,6 +89,9 @@ struct Sequence {
   std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
   std::optional<SteadyClock::time_point> prefill_since, decode_since;
   bool has_new_line = false;  // in the answer
+  // Places in the prompt at which a snapshot of the recurrent layers' state is kept: others will go
+  // on there. 0: there is none.
+  std::array<int, 2> marks = {};
   exec::StepError error;      // of its last step
 };
 

@@ -109,6 +109,7 @@ Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOption
 }
 
 Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft) {
+  RETURN_IF_ERROR(model::RequireAttention(draft.config, StrCat("the draft model ", draft.path)));
   if (target.tokenizer == nullptr || draft.tokenizer == nullptr)
     return base::InvalidArgument(draft.tokenizer == nullptr ? draft.path : target.path,
                                  ": no vocabulary, so draft and target cannot be compared");
@@ -207,6 +208,7 @@ Status Speculation::MakeSource(Params& p) {
     if (!fits.ok()) fallback_ = fits.message();
   }
   if (source == SpecSource::kSelf) {
+    RETURN_IF_ERROR(model::RequireAttention(p.target.config, "spec.source self"));
     if (p.target.device_forward != nullptr)
       return base::FailedPrecondition("spec.source self drafts on the CPU alone: --device cpu");
     return MakeSelfSource(p);

@@ -54,6 +54,14 @@ def converter_settings(folder: Path, llama_cpp: LlamaCpp) -> dict:
         del settings["num_kv_heads"]
     if settings["model_type"] == "cohere2":
         settings["rotary_pct"] = 1.0  # as published ones say
+    if settings["model_type"] == "granitemoehybrid":  # the converter knows the older names alone
+        names = {"linear_attention": "mamba", "full_attention": "attention"}
+        settings["layer_types"] = [names[kind] for kind in settings["layer_types"]]
+    if settings["model_type"] == "nemotron_h" and "moe" not in settings["layers_block_type"]:
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
+        settings["hybrid_override_pattern"] = "".join(letters[kind] for kind in settings.pop("layers_block_type"))
+        settings["num_hidden_layers"] = len(settings["hybrid_override_pattern"])
+        del settings["num_experts_per_tok"]  # of no layer
     return settings
 
 
@@ -75,7 +83,7 @@ def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
     converter = getattr(converter, "Ministral3Model", converter)  # behind a choice of two
     gguf = llama_cpp.gguf
     instance_class = type(converter.__name__, (converter,), dict(
-        model_arch=converter.model_arch,
+        model_arch=converter.model_arch, no_mtp=True,
         set_vocab=lambda self: add_vocabulary(self.gguf_writer, gguf)))
     with torch.inference_mode(), vocabulary_file(folder):
         instance = instance_class(folder, gguf.LlamaFileType.ALL_F32, folder / "model.gguf", hparams=settings)

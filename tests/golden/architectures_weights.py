@@ -42,7 +42,11 @@ def gpt_oss_scale(name: str, shape: tuple[int, ...]) -> float:
 def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Float32 values for the parameter `name` of `module`."""
     values = rng.standard_normal(shape)
-    if name in ("bias", "e_score_correction_bias"):
+    if name == "A_log":
+        values = np.log(rng.uniform(0.1, 4, shape))
+    elif name in ("dt_bias", "D") or isinstance(module, torch.nn.Conv1d):
+        values = 0.5 * values
+    elif name in ("bias", "e_score_correction_bias", "expert_bias"):
         values = BIAS_SCALE * values
     elif type(module).__name__ == "GptOssExperts":
         values = gpt_oss_scale(name, shape) * values
@@ -82,7 +86,7 @@ def saved_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]
     """The parameters of `module` itself, and the bias of a router, which may be a buffer."""
     yield from module.named_parameters(recurse=False)
     for name, buffer in module.named_buffers(recurse=False):
-        if name == "e_score_correction_bias":
+        if name in ("e_score_correction_bias", "expert_bias"):
             yield name, buffer
 
 

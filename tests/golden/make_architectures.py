@@ -34,6 +34,7 @@ import torch
 import transformers
 
 from architectures_dense import bitnet, dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
+from architectures_hybrid import hybrid_models, without_clamp
 from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_bitnet_gguf, write_opt_gguf, write_persimmon_gguf
 from architectures_weights import fill_weights, in_double_precision, routing_margins
 
@@ -43,6 +44,7 @@ TOKEN_COUNT = 40
 FIRST_ORDINARY_TOKEN = 4  # <unk> <s> </s> and the newline byte come first
 
 ROUTING_MARGIN = 1e-3  # between the last expert chosen and the next, in what chooses: floats agree on the choice
+HYBRID_SEEDS = {"qwen3next": 68, "qwen35moe": 22, "nemotron_h_moe": 5}  # another: experts that tie
 VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
 
 
@@ -151,6 +153,8 @@ def all_models() -> list[Model]:
             layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
         *mixtures(),
         *(Model(name, config_class, config, convert) for name, config_class, config in dense_models()),
+        *(Model(name, config_class, config, convert, weight_seed=HYBRID_SEEDS.get(name, WEIGHT_SEED))
+          for name, config_class, config in hybrid_models()),
         Model("bitnet", transformers.BitNetConfig, bitnet(), write_bitnet_gguf),
         Model("minicpm", transformers.GraniteConfig, minicpm_as_granite(), convert, disguise=save_as_minicpm),
         Model("internlm2", llama, dict(
@@ -255,6 +259,7 @@ def build(model: Model) -> torch.nn.Module:
     fill_weights(network, model.weight_seed)
     if model.is_bamboo:
         use_drelu(network)
+    without_clamp(network)
     return network.eval()
 
 

@@ -48,6 +48,18 @@ Status Side::Audit() {
   return OkStatus();
 }
 
+void Side::Rewind(int length) {
+  const bool recurrent = length > 0 && model_->config.recurrent.any();
+  if (recurrent && cache_->length() == length) {
+    state_.assign(cache_->state().begin(), cache_->state().end());
+    state_length_ = length;
+  }
+  cache_->SetLength(length);
+  if (!recurrent) return;
+  CHECK_EQ(state_length_, length);
+  cache_->RestoreState(state_);
+}
+
 Result<std::span<const float>> Side::Logits(std::span<const int> tokens) {
   transformer_->ffn().SetCounting(chunk_ == 1);  // what shares a step is not counted
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {

@@ -26,8 +26,9 @@ class Side {
   // Requires: Audit.
   PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
 
-  // Forgets the tokens from `length` on.
-  void Rewind(int length = 0) { cache_->SetLength(length); }
+  // Forgets the tokens from `length` on. A model with recurrent layers goes back only to where it
+  // was when it was first rewound to `length`.
+  void Rewind(int length = 0);
   // Logits [T, V] of the next tokens, at most kPrefillChunk.
   Result<std::span<const float>> Logits(std::span<const int> tokens);
   // Logits [V] behind a prompt that is read without loss, or behind one decoded token.
@@ -48,6 +49,8 @@ class Side {
   std::unique_ptr<ffn::Auditor> auditor_;
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<nn::KvCache> cache_;
+  std::vector<float> state_;  // of recurrent layers, behind state_length_ tokens
+  int state_length_ = 0;
   int chunk_ = 1;
   exec::Transformer::Step step_ = exec::Transformer::Step::kPrefill;
   std::vector<float> logits_;  // [kPrefillChunk, V]

@@ -1,0 +1,79 @@
+// The state of a sequence's recurrent layers: of each the last columns of its convolution, and a
+// matrix of each head. Unlike K and V it has one size whatever the sequence's length, and cannot be
+// cut: it is the state behind one token.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "engine/base/huge_buffer.h"
+#include "engine/base/status.h"
+#include "engine/model/model_config.h"
+
+namespace thermocline::nn {
+
+// Where a layer's parts lie in a state. Const.
+class StateLayout {
+ public:
+  // Of no bytes for a model without recurrent layers.
+  explicit StateLayout(const model::ModelConfig& config);
+
+  bool any() const { return layers_ > 0; }
+  int layers() const { return layers_; }
+  // Floats of a state, and of a token's inputs of the recurrence, of all layers.
+  std::size_t state_floats() const { return layers_ * (columns_ + matrices_); }
+  std::size_t input_floats() const { return layers_ * (channels_ + gates_); }
+  // [taps - 1, C], the oldest first. Requires: the layer is recurrent.
+  std::size_t columns_at(int layer) const { return index_[layer] * (columns_ + matrices_); }
+  // [H, key_dim, value_dim].
+  std::size_t matrices_at(int layer) const { return columns_at(layer) + columns_; }
+  // [C] of the convolution's input, then [2, H] of decays and of the delta rule's beta or Mamba's
+  // steps.
+  std::size_t inputs_at(int layer) const { return index_[layer] * (channels_ + gates_); }
+  std::size_t channels() const { return channels_; }
+
+ private:
+  std::vector<int> index_;  // [L] among the recurrent layers
+  int layers_ = 0;
+  std::size_t columns_ = 0, matrices_ = 0, channels_ = 0, gates_ = 0;  // floats
+};
+
+// The memory of states. Decode thread only, but for the constants. Reserved at once, resident when
+// first written.
+class StatePool {
+ public:
+  // `pending`: tokens whose inputs a state may keep beside it.
+  // ResourceExhausted: they do not fit the address space.
+  static Result<StatePool> Create(const model::ModelConfig& config, int states, int pending);
+
+  const StateLayout& layout() const { return layout_; }
+  int states() const { return states_; }
+  int free_states() const { return static_cast<int>(free_.size()); }
+  int pending_max() const { return pending_; }
+  // A state, whose floats are what they were; -1 if all are taken.
+  int Take();
+  void Release(int state) { free_.push_back(state); }
+  std::span<float> data(int state) const { return {Begin(state), layout_.state_floats()}; }
+  // The inputs of a token that is not yet part of the state [input_floats]. Requires: token <
+  // pending_max().
+  float* pending(int state, int token) const {
+    return Begin(state) + layout_.state_floats() + token * layout_.input_floats();
+  }
+  // Bytes of one state and its inputs of `pending` tokens.
+  static std::size_t Bytes(const model::ModelConfig& config, int pending);
+
+ private:
+  explicit StatePool(const model::ModelConfig& config) : layout_(config) {}
+  float* Begin(int state) const {
+    return reinterpret_cast<float*>(const_cast<std::byte*>(memory_.data()) + state * state_bytes_);
+  }
+
+  StateLayout layout_;
+  base::HugeBuffer memory_;
+  std::size_t state_bytes_ = 0;
+  int states_ = 0, pending_ = 0;
+  std::vector<int> free_;  // capacity for all: never allocates
+};
+
+}  // namespace thermocline::nn
