@@ -178,7 +178,7 @@ inline F32x16 Activate(const GatedParams& p, F32x16 x) {
   }
 }
 
-// The smaller of both, in terms of what every ISA has.
+// min(x, limit), made of operations that every ISA has.
 inline F32x16 AtMost(F32x16 x, float limit) {
   return SubF(ZeroF(), MaxF(SubF(ZeroF(), x), Set1(-limit)));
 }

@@ -188,7 +188,7 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
   return {AddQuads(acc.a, weights.a, quad), AddQuads(acc.b, weights.b, quad)};
 }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }

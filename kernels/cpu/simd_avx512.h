@@ -110,7 +110,7 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   __builtin_memcpy(&quad, x, 4);
   return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(quad));
 }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }

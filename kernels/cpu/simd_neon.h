@@ -219,7 +219,7 @@ template <typename Out, typename Op>
 }
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 [[gnu::always_inline]] inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 0;
 
 [[gnu::always_inline]] inline I32x16 ShiftLeftI(I32x16 x, int bits) {

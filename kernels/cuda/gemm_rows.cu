@@ -49,7 +49,7 @@ __device__ Cut CutFor(const DeviceGemmRowsParams& p) {
   return cut;
 }
 
-// The exact dot product of a row's block with one token's, as what the chain needs.
+// The exact dot product of a row's block with one token's, as a pair of the chain.
 template <DType type>
 __device__ void Multiply(const RowBlock<type>& w, const std::uint32_t levels[8],
                          const Activations& x, std::ptrdiff_t block, Warp<type>& shared, int result,
