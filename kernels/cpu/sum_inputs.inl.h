@@ -42,7 +42,7 @@ struct RowsAhead {
     return {chunk.rows, chunk.count, range.first / 8 * kGroupBytes,
             (range.first + range.count + 7) / 8 * kGroupBytes};
   }
-  // For the next lines, if there are any.
+  // Prefetches the next `lines` lines, as far as there are any.
   template <int lines>
   void Ask() {
     for (int i = 0; i < lines && row < count; ++i) AskForOne();
