@@ -75,7 +75,7 @@ class ExpertFfn {
   void AddShared(const model::ExpertWeights& w, const FfnInput& input);
   // Computes the experts in memory while the others are read, then the others.
   Status ComputeFromFlash(int layer, const FfnInput& input);
-  // The units that are in memory now and were not before become ready_.
+  // Moves the units that have arrived in memory since the last call to ready_.
   void PlaceReady(int layer);
   // Computes the experts by neurons_, and the shared expert densely.
   void RunNeurons(const FfnStep& step, float* out);
