@@ -12,6 +12,7 @@ struct Ablation {
   // step is a pass over all ranges. Source: SparseInfer, section 4.4 ("+KF").
   bool fusion = true;
   // A neuron's rows, and its neighbours', are one read from flash; otherwise every row is a read.
+  // Source: LLM in a flash, section 3.2.
   bool bundling = true;
   // Computes as many neurons as the predictor predicts, but random ones, drawn from the input of a
   // step's first token; so the text with drafts differs from the text without. Source: SparseInfer,

@@ -180,7 +180,7 @@ Json Json::OfUnsigned(std::uint64_t value) {
 }
 
 Json JsonOfNumber(std::string_view text, double value) {
-  constexpr std::int64_t kPowerMax = 400;  // what a double rounds to 0 or to infinity stays rounded
+  constexpr std::int64_t kPowerMax = 400;  // beyond this, doubles are 0 or infinity
   const Digits said = Significant(text);
   if (said == Significant(FormatDouble(value)) || std::abs(said.power) > kPowerMax)
     return Json(value);

@@ -47,8 +47,8 @@ enum class Reason : unsigned char {
   kUnsupported,    // of Unimplemented
   kOutOfRange,     // of OutOfRange
   kContextLength,  // the prompt does not fit the context
-  kChatTemplate,   // the chat template fails on these messages; its line is told
-  kNotLoaded,      // the chat template fails on these messages; the message gives its line
+  kChatTemplate,   // the chat template fails on these messages; the message gives its line
+  kNotLoaded,      // of FailedPrecondition
   kNotFound,       // of NotFound
   kModelNotFound,
   kRequestNotFound,

@@ -1,4 +1,6 @@
 // Finds the neurons of a layer that a step's tokens may need: those that a predictor names, or all.
+//
+// *Source:* kernels/sign_predict.h; low-rank predictors as in PowerInfer (Song et al. 2024).
 #pragma once
 
 #include <optional>

@@ -1,5 +1,7 @@
 // Experts as separate dense networks, if their down rows are neuron-major: the code that skips
 // neurons in a dense network (sparse_ffn.h) then skips them inside an expert.
+//
+// Expert e of layer l is layer l E + e of a model whose networks have f neurons.
 #pragma once
 
 #include "engine/ffn/sparse_ffn.h"

@@ -25,8 +25,8 @@ struct FfnPolicy {
 struct FfnInput {
   const nn::ActivationBuffer& hidden;  // [T, D] normed
   const float* residual;               // [T, D] before the norm
-  int tokens;                          // some tokens belong to answers: then reads are counted
-  bool decoded = false;                // some of them are of answers: then what is read is counted
+  int tokens;                          // T
+  bool decoded = false;                // some tokens belong to answers: then reads are counted
 };
 
 struct FfnStep {

@@ -27,7 +27,7 @@ class RangeComputer {
                       int thread);
 
  private:
-  // A thread's.
+  // Buffers of one thread.
   struct Scratch {
     explicit Scratch(int tokens_max);
     GatedNeurons live;

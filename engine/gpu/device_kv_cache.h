@@ -1,6 +1,8 @@
 // The KV cache of the layers at home on a device: blocks in its memory that correspond one to one
 // to those of the host's pool, so that a prefix shared by sequences on the host is shared on the
 // device too.
+//
+// A block: [layers, kv heads] of (keys of kKvBlock tokens, values of the same).
 #pragma once
 
 #include "engine/device/buffers.h"

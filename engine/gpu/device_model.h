@@ -70,8 +70,8 @@ class DeviceModel {
   static Result<std::unique_ptr<DeviceModel>> Plan(Params params);
   // Plan, then Rebuild; the uploads follow.
   static Result<std::unique_ptr<DeviceModel>> Create(Params params);
-  // Allocates, and uploads the predictors: at load, and anew after the device was reset. The
-  // weights are zeros. ResourceExhausted with a table of what was needed, Unavailable with the
+  // Allocates, and uploads the predictors: at load, and again after the device was reset. The
+  // weights are zeros. ResourceExhausted with a table of the memory needed, Unavailable with the
   // device's error.
   Status Rebuild();
   // Uploads the device's part of a layer, except the rows of neurons: attention, norms, biases and

@@ -33,9 +33,8 @@ class Parser {
   static constexpr std::int64_t kWorkMax = 8'000'000;
 
   void Reserve(std::size_t places);
-  static constexpr std::size_t kPlaceBytes = 32;  // Starts at the beginning of `automaton`, which
-                                                  // must live as long.
-  // Stands at the start of `automaton`, which must live as long.
+  static constexpr std::size_t kPlaceBytes = 32;  // bytes that Reserve allocates per place
+  // Starts at the beginning of `automaton`, which must live as long.
   void Begin(const Automaton& automaton);
   // As Begin, at `state`, in a rule whose caller is unknown: its end is `left`.
   void BeginAt(const Automaton& automaton, int state);

@@ -1,4 +1,6 @@
 // Baselines of --placement: as many neurons as the plan has, chosen without regard to use.
+//
+// Source: PowerInfer's comparisons (Song et al. 2024).
 #pragma once
 
 #include <string_view>

@@ -32,8 +32,8 @@ class BlockReader {
   virtual std::uint64_t size() const = 0;     // bytes, when it was opened
   virtual std::size_t alignment() const = 0;  // of offsets, sizes and addresses
   virtual int depth() const = 0;              // reads that may be in flight
-  virtual const char* method() const = 0;     // bypasses the page cache
-  virtual bool direct() const = 0;            // around the page cache
+  virtual const char* method() const = 0;     // "io_uring", "pread"
+  virtual bool direct() const = 0;            // bypasses the page cache
 
   // Sets the memory that reads write to, at the reader's alignment; the address of a read must be
   // inside it. It is registered with the kernel if possible. Requires: no read is in flight.

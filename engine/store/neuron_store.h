@@ -120,10 +120,9 @@ class NeuronStore {
   const std::size_t neurons_;  // F
   const std::size_t slot_bytes_, payload_bytes_;
   std::size_t up_ahead_ = 0, down_ahead_ = 0;
-  std::unique_ptr<BundleQueue>
-      queue_;                // destroyed first: it writes to no other member, but borrows index_
-  base::HugeBuffer memory_;  // destroyed before index_, which it borrows; it writes to no other
-                             // member
+  std::unique_ptr<BundleQueue> queue_;  // destroyed before index_, which it borrows; it writes to
+                                        // no other member
+  base::HugeBuffer memory_;  // [slots + stages * F, slot_bytes_]
   const std::uint8_t* stage_begin_ = nullptr;
   std::vector<const std::uint8_t*> where_;  // [L, F]
   std::vector<std::uint8_t> flags_;         // [L, F]

@@ -1,3 +1,5 @@
+// Rows of GGUF blocks into panels (layouts in kernels/types.h), and single rows out of them.
+//
 // Packing works on words of four neighbouring columns, because loading a model must not wait for
 // it.
 #include <cstring>
