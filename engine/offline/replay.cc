@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
-// A list of entries by last use, the most recent first; an entry is in one list at a time.
+// Lists of entries by last use, most recent first; an entry is in one list at a time.
 class RecencyLists {
  public:
   explicit RecencyLists(std::size_t entries)
@@ -53,7 +53,8 @@ class RecencyLists {
   std::array<std::size_t, kLists> size_{};
 };
 
-// Entries by a rank that only grows: the least is found through a heap of ranks as they were.
+// Entries by a rank that only grows: the minimum is found through a heap of possibly outdated
+// ranks.
 class LeastRank {
  public:
   explicit LeastRank(std::size_t entries) : rank_(entries), cached_(entries) {}
