@@ -32,7 +32,7 @@ void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row,
 
 // The type in which GPUs hold rows of `type`: the type itself if they have kernels for it; Q6_K for
 // Q3_K, Q8_0 for IQ4_NL and Q5_0 for MXFP4 (without loss), Q6_K for Q2_K and Q8_0 for IQ4_XS
-// (rounded anew).
+// (rounded again).
 DType DeviceType(DType type);
 // One row of `from` as a row of `to`. Requires: n a multiple of both block sizes.
 void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out);

@@ -20,7 +20,7 @@
 
 namespace thermocline::kernels {
 
-// Borrows its bytes. Rows lie one behind the other, or at the addresses in `where`.
+// Borrows its bytes. Rows are consecutive, or at the addresses in `where`.
 struct RowMatrix {
   DType type = DType::kF32;
   int rows = 0;

@@ -31,8 +31,8 @@ struct SamplingParams {
   double presence_penalty = 0.0;   // subtracted once from each generated token's logit
   double frequency_penalty = 0.0;  // subtracted for each time it was generated
   // DRY: a token that would continue a repetition of the last n >= dry_allowed_length tokens has
-  // its logit lowered by dry_multiplier * dry_base^(n - dry_allowed_length). 0 = off. Source: P. E.
-  // Weidmann 2024 (text-generation-webui, pull request 5677).
+  // its logit lowered by dry_multiplier * dry_base^(n - dry_allowed_length). 0 = off.
+  // Source: P. E. Weidmann 2024 (text-generation-webui, pull request 5677).
   double dry_multiplier = 0.0;
   double dry_base = 1.75;
   int dry_allowed_length = 2;

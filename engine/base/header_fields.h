@@ -13,7 +13,7 @@
 
 namespace thermocline::base {
 
-// The arrays of a file, behind its header: each at a multiple of kArrayAlignment from `begin`.
+// The arrays of a file, after its header: each at a multiple of kArrayAlignment from `begin`.
 inline constexpr std::uint64_t kArrayAlignment = 64;
 struct ArrayArea {
   const File& file;

@@ -2,8 +2,8 @@
 // the name of the field at fault, if any. Programs read these; messages are for people.
 //
 // The codes have gRPC's numbers. One table maps a reason to HTTP, gRPC and the OpenAI error body:
-// server/core/refusal_table.h. A broken invariant is a CHECK (check.h), not a Status. Source: the
-// shape of google/leveldb's Status, the codes of gRPC.
+// server/core/refusal_table.h. A broken invariant is a CHECK (check.h), not a Status.
+// Source: the shape of google/leveldb's Status, the codes of gRPC.
 #pragma once
 
 #include <cstdint>
@@ -104,7 +104,7 @@ class [[nodiscard]] Status {
   // The field at fault in a request or a configuration; "" = none.
   const std::string& field() const;
   const std::vector<Number>& numbers() const;
-  // "INVALID_ARGUMENT: what is wrong", or "OK".
+  // "INVALID_ARGUMENT: MESSAGE", or "OK".
   std::string ToString() const;
   // The same status, with `context` and ": " in front of the message; OK stays OK, in the functions
   // below too.

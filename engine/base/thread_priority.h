@@ -8,8 +8,8 @@ namespace thermocline::base {
 void LowerPriority(int niceness);
 
 // For a thread with short work that others wait for: it runs soon after it wakes, with the same
-// total time as others, in shorter slices. Source: sched_setattr(2), sched_runtime of SCHED_OTHER,
-// which Linux obeys from 6.12 on.
+// total time as others, in shorter slices.
+// Source: sched_setattr(2), sched_runtime of SCHED_OTHER, which Linux obeys from 6.12 on.
 void AskForShortTurns();
 
 }  // namespace thermocline::base

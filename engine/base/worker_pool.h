@@ -77,7 +77,7 @@ class WorkerPool {
   void WorkerMain(int thread);
   // Returns when the thread's run has items, or the pool ends.
   void WaitForWork(const ItemRun& run);
-  // Takes the items of one run until there are none; returns how many.
+  // Takes the items of one run until there are none left; returns their number.
   int TakeRun(int run, int thread);
   static bool HasWork(const ItemRun& run) {
     const Ticket t = Unpack(run.ticket.load(std::memory_order_acquire));

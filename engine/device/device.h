@@ -28,7 +28,7 @@ class Device {
   };
   // Unimplemented: built without CUDA, or not for this architecture. FailedPrecondition: no driver,
   // or no permission on the device nodes. NotFound: no such device. Unavailable: other errors. Each
-  // message advises what to do.
+  // message includes advice.
   static Result<std::unique_ptr<Device>> Open(const Params& params);
 
   const kernels::DeviceOps& ops() const { return ops_; }
@@ -43,7 +43,7 @@ class Device {
     std::size_t free, total;  // bytes
   };
   Result<Memory> FreeMemory() const;
-  // Unavailable "WHAT: the runtime's text" unless `error` is 0.
+  // Unavailable "CALL: the runtime's text" unless `error` is 0.
   Status Check(kernels::DeviceError error, std::string_view what) const;
   // True after an error that makes the device unusable for this process, even after Reset.
   bool process_lost() const { return process_lost_; }

@@ -1,5 +1,5 @@
-// The cut of a layer's gates, which leaves only the largest ones. Source: Gemma 3n's Gaussian top-k
-// (model/altup.h).
+// The cut of a layer's gates, which leaves only the largest ones.
+// Source: Gemma 3n's Gaussian top-k (model/altup.h).
 #pragma once
 
 namespace thermocline::ffn {

@@ -1,5 +1,5 @@
 // One allocation of a device divided among many arrays: sizes are registered first, then allocated
-// at once, so that an allocation error can list what the memory is for.
+// at once, so that an allocation error can list the uses of the memory.
 #pragma once
 
 #include <string>

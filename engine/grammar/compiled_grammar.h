@@ -4,9 +4,10 @@
 // before. For states with many possible tokens these are found once, while the grammar is compiled.
 // The other tokens, whose text continues after the rule's end, are walked with the real stack when
 // a mask is computed. States with few possible tokens have no such table, because their walk is
-// short. Source: XGrammar (Dong et al. 2024), "context-independent tokens" and its context
-// expansion by the bytes that can follow; llguidance's slices (Moskal et al. 2025) for long runs of
-// string characters.
+// short.
+// Source: XGrammar (Dong et al. 2024), "context-independent tokens" and its context expansion by
+// the bytes that can follow; llguidance's slices (Moskal et al. 2025) for long runs of string
+// characters.
 #pragma once
 
 #include <functional>

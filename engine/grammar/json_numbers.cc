@@ -217,7 +217,7 @@ WholeRange Negative(const NumberBounds& b) {
 
 Limit LimitOf(const NumberBound& bound) { return {.value = bound.value, .strict = bound.strict}; }
 
-// "e", a sign and up to so many digits, or nothing.
+// "e", a sign and up to `digits` digits, or nothing.
 void AddExponent(int digits, int from, Nfa& nfa, int to) {
   const int e = nfa.AddState(), sign = nfa.AddState();
   nfa.AddByte(from, 'e', 'e', e);

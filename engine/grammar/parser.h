@@ -5,9 +5,9 @@
 // stays polynomial for ambiguous and left-recursive grammars. A frame stores where to continue
 // after its rule (links), which never change once the next byte is parsed; therefore undo just
 // truncates the arrays. An item whose rule has nothing left passes its own links on instead of
-// becoming one (tail calls): right recursion stays flat. Source: Earley 1970 and Tomita 1987 for
-// shared stacks, Scott and Johnstone 2010 (GLL) for the order of work, Leo 1991 for right
-// recursion.
+// becoming one (tail calls): right recursion stays flat.
+// Source: Earley 1970 and Tomita 1987 for shared stacks, Scott and Johnstone 2010 (GLL) for the
+// order of work, Leo 1991 for right recursion.
 #pragma once
 
 #include <cstdint>

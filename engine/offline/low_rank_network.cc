@@ -13,7 +13,8 @@ constexpr int kTile = 256;             // rows and columns of a product's tile
 constexpr int kUpdateChunk = 1 << 16;  // weights in a work item of Adam
 // Adam moves every weight by about its rate, so a unit's sum moves by the rate times its inputs:
 // rates are scaled by 1 / inputs, because wide layers would diverge otherwise. fc2's inputs are
-// fewer and larger. Source: Yang et al. 2022, Tensor Programs V.
+// fewer and larger.
+// Source: Yang et al. 2022, Tensor Programs V.
 constexpr float kOutputRate = 0.25F;
 
 }  // namespace

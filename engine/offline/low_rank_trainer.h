@@ -5,7 +5,8 @@
 // predictor is judged by the share of neurons it then predicts, and training ends when that no
 // longer falls. The rank begins at a guess from the layer's sparsity and is halved while the share
 // stays below the limit, or doubled while it does not: layers whose activations are sparse or
-// skewed need only low ranks. Source: Deja Vu (Liu et al. 2023); PowerInfer, section 5.1.
+// skewed need only low ranks.
+// Source: Deja Vu (Liu et al. 2023); PowerInfer, section 5.1.
 #pragma once
 
 #include <functional>

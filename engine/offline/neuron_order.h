@@ -58,7 +58,7 @@ class ActiveColumns {
 
 struct NeuronOrder {
   std::vector<std::uint32_t> neurons;  // [F] by place
-  int hot = 0;                         // how many of these, from the first, are hot
+  int hot = 0;                         // number of hot ones, at the front
 };
 
 // Neurons active for more than `hot` of the tokens, then the others by descending count.

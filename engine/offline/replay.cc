@@ -241,7 +241,7 @@ ReplayResult Replay::Window(std::size_t capacity) const {
   return result;
 }
 
-// As NeuronStore does it: what the token uses is held, and counts when the token ends.
+// As in NeuronStore: the token's neurons are held, and count as uses when the token ends.
 ReplayResult Replay::Heat(std::size_t capacity) const {
   store::HeatOrder order(
       {.entries = entries_, .cached_max = capacity, .half_life = options_.half_life});
@@ -284,7 +284,7 @@ ReplayResult Replay::Belady(std::size_t capacity) const {
       --size;
       cached[entry] = false;
     }
-    if (next == kNever) return hit;  // no use to keep it
+    if (next == kNever) return hit;  // not worth keeping
     if (size == capacity) {
       const std::size_t farthest = next_uses.Largest();
       if (farthest < next) return hit;

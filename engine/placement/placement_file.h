@@ -3,8 +3,8 @@
 // One JSON object: "version" (1), "model_hash", "machine_key", "profile" (of the activation
 // counts), "hot_bytes" and "memory_bytes" (the budgets), "intermediate_size", "head", "layers": [L
 // of {"home", "hot": hexadecimal bits, neuron i is bit i % 4 of digit i / 4, "flash": the same}],
-// "checksum" (XXH3-128 of the object without it, on one line). What is neither hot nor on flash
-// lies in RAM.
+// "checksum" (XXH3-128 of the object without it, on one line). Neurons that are neither hot nor on
+// flash are in RAM.
 #pragma once
 
 #include <cstdint>

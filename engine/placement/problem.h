@@ -5,7 +5,7 @@
 // The neurons of a layer differ only in how often they are active, so a placement of them is two
 // numbers: the k most frequent are hot, the least frequent lie on flash, the others in RAM. Counts
 // are whole batches (the last of a layer may be smaller); flash is read by the cold side, which
-// computes what was read.
+// computes the neurons read.
 //   home_l    attention, norms and K and V, on the side where the layer is at home: bytes /
 //             dense_bytes_per_s, and layer_s. The network needs attention's result, so neither side
 //             can begin before: the time is added, not hidden behind the other side.
@@ -27,9 +27,9 @@
 //   head      bytes / dense_bytes_per_s of its side
 //   switches  sync_s for each change of side: layers 0..m-1 are at home on the hot side, the others
 //             on the cold, the head on either; all on the cold side without `hot_homes`
-// Memory: hot = homes, K and V, hot neurons with their predictors, head, hot_fixed_bytes. RAM = the
-// same of the cold side, memory_fixed_bytes, and of neurons on flash the predictors, and the
-// deciding rows where they are held. Hot weights take no RAM. `unified`: one memory, of
+// Memory: hot = homes, K and V, hot neurons with their predictors, head, hot_fixed_bytes.
+// RAM = the same of the cold side, memory_fixed_bytes, and of neurons on flash the predictors, and
+// the deciding rows if they are held. Hot weights take no RAM. `unified`: one memory, of
 // min(hot_bytes, memory_bytes); the cold side computes nothing, flash neurons are computed hot.
 //
 // Source: PowerInfer (Song et al. 2023), section 6.3, equations 4 to 8: the batch of 64 neurons, a

@@ -35,8 +35,8 @@
 
 namespace thermocline::predictor {
 
-// A neuron is predicted active if fc2 relu(fc1 x) >= threshold. Source: Deja Vu (Liu et al. 2023);
-// PowerInfer, section 5.1: a separate rank for each layer.
+// A neuron is predicted active if fc2 relu(fc1 x) >= threshold.
+// Source: Deja Vu (Liu et al. 2023); PowerInfer, section 5.1: a separate rank for each layer.
 struct LowRankPredictor {
   int rank = 0;              // R
   bool before_norm = false;  // x is the residual before the norm, not the network's input

@@ -4,8 +4,8 @@
 // exponential variable: the token is drawn with probability w / sum of w (the "exponential race",
 // Gumbel's trick). Each E is a function of (seed, position, stream, token), so all draws at a
 // position, from a draft's distribution or the target's and in any order, use the same numbers, and
-// two similar distributions give the same token most of the time. Source: Gumbel 1954; for drafts
-// Daliri et al. 2025 ("drafter-invariant" speculative decoding).
+// two similar distributions give the same token most of the time.
+// Source: Gumbel 1954; for drafts Daliri et al. 2025 ("drafter-invariant" speculative decoding).
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // If the last n tokens also occur earlier in the text, the logit of the token that followed them
 // there is lowered by dry_multiplier * dry_base^(n - dry_allowed_length), if n >=
 // dry_allowed_length. n does not extend across a breaker and is at most 50; of several such places
-// the longest counts. A breaker is never penalised. Source: P. E. Weidmann 2024,
-// text-generation-webui, pull request 5677.
+// the longest counts. A breaker is never penalised.
+// Source: P. E. Weidmann 2024, text-generation-webui, pull request 5677.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,9 @@
 // when they reach the top. Numbers are kept near zero, where floats are precise: all are lowered at
 // once every 256 half-lives. An incoming entry must be hotter than the one it evicts. On recorded
 // traces that is worth 1 to 5 points of hit rate, and half-lives from 128 tokens on are equal
-// within 0.4 points; see docs/flash.md. *Source:* Lee et al., LRFU (IEEE Transactions on Computers,
-// 2001); the window: LLM in a flash, section 3.1.
+// within 0.4 points; see docs/flash.md.
+// *Source:* Lee et al., LRFU (IEEE Transactions on Computers, 2001); the window: LLM in a flash,
+// section 3.1.
 #pragma once
 
 #include <cmath>

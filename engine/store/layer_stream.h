@@ -3,9 +3,9 @@
 // computed in the other.
 //
 // Streamed layers alternate between the stages, so a layer's weights have a fixed address. The
-// layers kept in memory are spread evenly between them, to give the device time. *Source:*
-// FlexInfer (2503.03777): keep the same share of every stretch of layers in memory, not the first
-// ones.
+// layers kept in memory are spread evenly between them, to give the device time.
+// *Source:* FlexInfer (2503.03777): keep the same share of every stretch of layers in memory, not
+// the first ones.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,9 @@
 // A slot holds a neuron's bundle (or its rest, if the deciding rows are kept elsewhere), and a
 // table gives the address of each neuron's slot: kernels multiply the rows in place, and nothing is
 // moved to close gaps. Neurons without a slot pass through a stage, as large as a layer: the
-// neurons of a whole layer, for prefill, and those that do not fit the cache. *Source:* Alizadeh et
-// al., LLM in a flash, sections 3.1 and 3.3, without its compaction; speculation: section 5.2.
+// neurons of a whole layer, for prefill, and those that do not fit the cache.
+// *Source:* Alizadeh et al., LLM in a flash, sections 3.1 and 3.3, without its compaction;
+// speculation: section 5.2.
 #pragma once
 
 #include <cstdint>
@@ -87,7 +88,7 @@ class NeuronStore {
   std::size_t memory_bytes() const { return memory_.size() + queue_->memory_bytes(); }
 
  private:
-  // The flags of a neuron.
+  // a read of it is queued or in flight
   static constexpr std::uint8_t kPending = 1;   // a read of it is queued or under way
   static constexpr std::uint8_t kWanted = 2;    // and Await waits for it
   static constexpr std::uint8_t kStaged = 4;    // it goes to the stage, not into the cache
@@ -122,7 +123,7 @@ class NeuronStore {
   std::size_t up_ahead_ = 0, down_ahead_ = 0;
   std::unique_ptr<BundleQueue> queue_;  // destroyed before index_, which it borrows; it writes to
                                         // no other member
-  base::HugeBuffer memory_;  // [slots + stages * F, slot_bytes_]
+  base::HugeBuffer memory_;             // [slots + stages * F, slot_bytes_]
   const std::uint8_t* stage_begin_ = nullptr;
   std::vector<const std::uint8_t*> where_;  // [L, F]
   std::vector<std::uint8_t> flags_;         // [L, F]

@@ -1,5 +1,5 @@
-// Tests if a text contains any of several strings, in a single pass. Source: Aho and Corasick 1975,
-// "Efficient string matching".
+// Tests if a text contains any of several strings, in a single pass.
+// Source: Aho and Corasick 1975, "Efficient string matching".
 #pragma once
 
 #include <array>

@@ -136,8 +136,8 @@ float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
   return correction[0];
 }
 
-// Softmax and values of rows whose positions in the block begin at the same place. Behind the end
-// of a row's positions its probabilities are 0, which changes no sum.
+// Softmax and values of rows whose positions in the block begin at the same place. After the end of
+// a row's positions its probabilities are 0, which changes no sum.
 void AttendRows(const AttentionParams& p, const std::uint8_t* values, const BlockRows& rows,
                 int block) {
   float correction[kAttentionRows];

@@ -29,7 +29,7 @@ inline void ForLanes(int n, const Body& body, const Tail& tail) {
   for (; i < n; ++i) tail(i);
 }
 
-// Loads up to 16 floats, zeros behind.
+// Loads up to 16 floats, followed by zeros.
 inline F32x16 LoadPartial(const float* x, int n) {
   if (n == 16) return LoadF32(x);
   float lanes[16] = {};

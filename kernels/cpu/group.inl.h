@@ -78,7 +78,7 @@ struct TokenRows {
           .blocks = a.cols / kActivationBlock};
 }
 
-// The i-th quad to be multiplied: quads that lie in the same bytes one behind the other.
+// The i-th quad to be multiplied: quads that share bytes are consecutive.
 constexpr int QuadOrder(DType type, int i) {
   return type == DType::kQ8_0 || HasHalves(type) || HasTwoBits(type) ? i : i % 2 * 4 + i / 2;
 }

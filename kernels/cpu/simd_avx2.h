@@ -23,7 +23,7 @@ constexpr int kPairTile = 3;    // two chains take 12
 constexpr int kWideTile = 6;    // 12 sums, two halves of a column and a broadcast: 15 registers
 constexpr int kPeakChains = 6;  // of two vectors each
 constexpr int kSlabPanels = 1;
-constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;  // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = THERMOCLINE_VNNI_256 == 0;  // Q8_0's weights without their signs
 
 struct F32x16 {

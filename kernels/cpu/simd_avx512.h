@@ -15,7 +15,7 @@ constexpr int kPairTile = 6;
 constexpr int kWideTile = 6;
 constexpr int kPeakChains = 12;
 constexpr int kSlabPanels = 2;  // panels that share a broadcast of activations
-constexpr int kFewTokens = 8;   // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;   // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = false;
 
 using F32x16 = __m512;

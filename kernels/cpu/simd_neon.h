@@ -21,7 +21,7 @@ constexpr int kPairTile = 3;    // two chains take 24
 constexpr int kWideTile = 6;    // 24 sums, four quarters of a column and a broadcast: 29 registers
 constexpr int kPeakChains = 6;  // of four vectors each
 constexpr int kSlabPanels = 1;
-constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;  // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = false;
 
 struct F32x16 {

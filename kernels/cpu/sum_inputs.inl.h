@@ -56,7 +56,7 @@ struct RowsAhead {
   }
 };
 
-// The buffers of a call: words of coefficients of the rows at hand, sums of all rows.
+// The buffers of a call: words of coefficients of the current rows, sums of all rows.
 struct InputScratch {
   std::int32_t *high, *low;          // [kRowsTogether / 4, padded]
   float* inverse;                    // [padded] the factor of coefficients before rounding
@@ -134,7 +134,7 @@ inline void StoreTile(const SumTile<type>& tile, std::int32_t* sums) {
   }
 }
 
-// Adds one tile of the rows at hand.
+// Adds one tile of the current rows.
 template <DType type, bool kWhole>
 inline void AddInputTile(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
                          const InputScratch& s, int block, int blocks, std::int32_t* sums) {

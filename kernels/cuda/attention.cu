@@ -2,10 +2,11 @@
 //
 // A block owns a chunk, a kv head and a token, for kGroup of the heads that share the kv head: its
 // K and V are read once for them, in loads of 16 bytes of which a thread has eight in flight. For
-// the scores a thread owns the positions of one load and every so many dimensions; the threads that
-// share positions add up by shuffles and keep two positions each. For the values it owns the
-// dimensions of one load and every so many positions. Source: online softmax in parts, Dao et al.,
-// "Flash-Decoding"; wide loads, Ye et al., "FlashInfer".
+// the scores a thread owns the positions of one load and a strided subset of the dimensions; the
+// threads that share positions add up by shuffles and keep two positions each. For the values it
+// owns the dimensions of one load and a strided subset of the positions.
+// Source: online softmax in parts, Dao et al., "Flash-Decoding"; wide loads, Ye et al.,
+// "FlashInfer".
 //
 // Bytes a thread has in flight (f16): 16 with pairs of positions (before), 128 with this.
 #include "kernels/cuda/attention_chunk.h"

@@ -6,7 +6,7 @@
 // the epilogues of rows_epilogue.h. Of up's rows (kGated) only those that live for a token are
 // copied.
 //
-// Bytes moved: the listed rows once for 16 tokens. Bytes under way: 9 KiB of Q4_0's rows, 17 KiB of
+// Bytes moved: the listed rows once for 16 tokens. Bytes in flight: 9 KiB of Q4_0's rows, 17 KiB of
 // Q8_0's for each block. Instructions of a warp for 16 rows, 8 tokens and 32 columns: 46 of Q4_0,
 // most of them the chain's; gemm_rows.cu takes about 150 for the same.
 #include "kernels/cuda/gemm_kernels.h"

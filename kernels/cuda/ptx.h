@@ -55,7 +55,7 @@ __device__ __forceinline__ void CopyAsync(void* to, const void* from, int bytes)
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;" : : : "memory");
 }
-// Waits until at most the last kGroups groups are under way.
+// Waits until at most the last kGroups groups are in flight.
 template <int kGroups>
 __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory");
