@@ -54,15 +54,13 @@ struct EngineStats {
   std::int64_t queue_prefill_tokens_max = 0;  // 0 = no limit
   std::int64_t preemptions = 0;               // turns that ended because another request waited
   std::int64_t recomputed_tokens = 0;         // tokens whose KV was dropped for another request
-  std::size_t kv_used_bytes = 0;  // used part of kv_bytes: by started requests and the prefix
-                                  // cache
+  std::size_t kv_used_bytes = 0;  // part of kv_bytes: by started requests and the prefix cache
   std::int64_t num_parameters = 0;
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
   std::size_t kv_bytes = 0;         // reserved; resident as far as used so far
   double sharing_gain = 0;          // speedup in the last requests that shared steps; 0 = unknown
-  int kv_tokens = 0;                // cached tokens in use, in blocks of the layers without a
-                                    // window
+  int kv_tokens = 0;                // cached tokens in use, in blocks of layers without a window
   int kv_capacity_tokens = 0;       // the same for all blocks
   std::string kv_type;
   double load_s = 0;
@@ -74,8 +72,7 @@ struct EngineStats {
   } prefix_cache;
   bool ffn_automatic = false;              // the modes were chosen by measurement
   std::vector<FfnMode> ffn_offered;        // modes that requests may choose
-  FfnMode audit_shadow = FfnMode::kDense;  // audited in layers that are computed without loss;
-                                           // dense: none
+  FfnMode audit_shadow = FfnMode::kDense;  // audited in layers without loss; dense: none
   std::size_t predictor_bytes = 0;         // in memory
   std::string side_car;                    // "" = none
   std::vector<FfnLayerStats> ffn;          // [L]

@@ -89,8 +89,7 @@ class Engine::Impl {
   nn::PrefixCache prefixes_;                              // decode thread, except its counters
   sampling::Sampler sampler_;                             // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
-  adapt::FfnGovernor governor_;                           // decode thread, except its published
-                                                          // figures
+  adapt::FfnGovernor governor_;                           // decode thread, except its figures
   std::unique_ptr<spec::Speculation> speculation_;        // decode thread
   mutable base::Mutex spec_mutex_;
   SpecStats spec_stats_ GUARDED_BY(spec_mutex_);

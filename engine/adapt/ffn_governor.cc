@@ -81,8 +81,7 @@ void FfnGovernor::AfterStep(int tokens) {
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
-  Publish(true);  // waits for the lock, because no later step may come soon to publish skipped
-                  // figures
+  Publish(true);  // waits for the lock: no later step may publish it
 }
 
 void FfnGovernor::AuditOne() {
@@ -166,9 +165,7 @@ std::vector<FfnLayerStats> FfnGovernor::Stats() const {
     const base::MutexLock lock(mutex_);
     stats = published_;
   }
-  for (FfnLayerStats& layer : stats)
-    layer.frozen = frozen_;  // takes effect at once, not with the
-                             // next token
+  for (FfnLayerStats& layer : stats) layer.frozen = frozen_;  // at once, not with the next token
   return stats;
 }
 

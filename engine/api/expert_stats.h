@@ -13,8 +13,7 @@
 namespace thermocline {
 
 struct ExpertStats {
-  int experts = 0, used = 0;  // experts of a layer (E), and used by a token (K); 0: the model is
-                              // not a mixture
+  int experts = 0, used = 0;  // per layer (E), per token (K); 0: the model is not a mixture
   // Per layer, over the decoded tokens since the start. Layers without experts have zeros.
   std::vector<std::int64_t> uses = {};  // [L, E]
   // Experts on flash: guesses made in one layer for the next layer's experts, and the correct ones.

@@ -31,8 +31,7 @@ inline constexpr std::array<std::string_view, 4> kInputStatNames = {"qkv", "atte
 struct FfnLayerStats {
   FfnMode mode = FfnMode::kDense;      // of the last token
   std::int64_t tokens = 0, steps = 0;  // tokens decoded and kept; steps with any such token
-  std::int64_t neurons = 0;            // of the network; for experts, the neurons of one token's
-                                       // experts
+  std::int64_t neurons = 0;            // of the network; for experts, of one token's experts
   std::int64_t gate_rows = 0, up_rows = 0, down_rows = 0;  // read; once a step
   std::int64_t bytes = 0;                                  // read, predictors included
   std::int64_t predictor_bytes = 0;

@@ -10,8 +10,7 @@ struct FlashCounters {
   std::int64_t reads = 0, bytes = 0;  // from the device, reads ahead included
   std::int64_t wanted_bytes = 0;      // the part of these bytes that belongs to requested bundles
   std::int64_t retries = 0, io_errors = 0, crc_errors = 0;
-  std::int64_t needed = 0, hits = 0;          // neurons of decoded tokens, and those of them found
-                                              // in memory
+  std::int64_t needed = 0, hits = 0;          // neurons of decoded tokens; of these, in memory
   std::int64_t ahead_useful_bytes = 0;        // read ahead and then needed
   std::int64_t ahead_wasted_bytes = 0;        // read ahead and dropped unused
   std::int64_t evictions = 0, overflows = 0;  // neurons; overflows found no place in the cache

@@ -14,8 +14,7 @@ struct GrammarSpec;
 // A rule of a GBNF grammar that is defined outside GBNF.
 struct GrammarPart {
   std::string name;                                   // of the rule
-  std::shared_ptr<const GrammarSpec> spec = nullptr;  // the language of the rule; nullptr: free
-                                                      // text
+  std::shared_ptr<const GrammarSpec> spec = nullptr;  // the rule's language; nullptr: free text
   std::vector<std::string> stops =
       {};                 // of free text: strings that it must not contain, none of them empty
   bool at_start = false;  // instead, strings that it must not begin with

@@ -30,12 +30,10 @@ struct HotOptions {
 struct HotStats {
   bool used = false;
   std::string device = {};    // "cpu" or the GPU's name; the device of all layers if not used
-  std::string fallback = {};  // the reason why `auto` did not use a GPU; "" = it did, or was not
-                              // set
+  std::string fallback = {};  // why `auto` did not use a GPU; "" = it did, or was not set
   std::int64_t bytes = 0;     // of neurons
   std::int64_t neurons = 0, neurons_all = 0;  // of a mixture: experts
-  double planned_share = 0;                   // of active_hot in the sum of both, by the profile;
-                                              // 0: no plan
+  double planned_share = 0;                   // of active_hot in both, by the profile; 0: no plan
   double predicted_tokens_per_s = 0;          // by the plan
   // Since the start, over layers of decoded tokens computed on both sides.
   std::int64_t layers = 0;

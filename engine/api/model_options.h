@@ -39,8 +39,7 @@ struct MemoryOptions {
   double ffn_share = 0;
   std::string bundle = {};         // path; "" = MODEL.tcb
   std::size_t requests_bytes = 0;  // the part of the budget that the caller uses for requests
-  bool read_ahead = true;          // guess the next layer's neurons and read them while the device
-                                   // would be idle
+  bool read_ahead = true;          // read the next layer's guessed neurons while the device is idle
 };
 
 struct ModelOptions {

@@ -52,8 +52,7 @@ struct Request {
   bool share_prompt = false;
   int priority = 0;               // kPriorityMin to kPriorityMax; higher ones go first
   std::string tenant = {};        // the tenant whose share of the time it uses
-  std::string prefix_owner = {};  // requests of the same owner share prefixes in the prefix cache
-                                  // (prefix_cache.h)
+  std::string prefix_owner = {};  // requests of one owner share prefixes (prefix_cache.h)
   // Time limits in milliseconds, 0 = none: the answer ends with kLength if prefill takes longer
   // than the first or, once the answer contains a line end, if decoding takes longer than the
   // second. The computed part of a prompt stays in the prefix cache. Source: llama.cpp's server.
@@ -90,8 +89,7 @@ const char* CancelCauseName(CancelCause cause);
 struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // the part of the prompt found in the prefix cache
-  int read_tokens = 0;    // the computed part; less than the remaining prompt if the request ended
-                          // early
+  int read_tokens = 0;    // the computed part; less than the rest if the request ended early
   int completion_tokens = 0;
   int reasoning_tokens = 0;  // estimated part of these. Set by the server.
   double queue_s = 0;        // from Submit to the first prefill step

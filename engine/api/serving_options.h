@@ -19,10 +19,9 @@ struct ServingOptions {
   // 1 = they take turns.
   int step_tokens = 16;
   double itl_target_ms =
-      0;  // between two tokens of an answer, while prompts are read beside; 0 = auto
-  int sequences_max = 16;                // target time between two tokens of an answer while its
-                                         // steps also prefill other requests; 0 = auto
-  int reader_buffer_tokens = 1024;       // tokens that a client has not read before its request
+      0;  // target time between tokens of an answer while prompts are prefilled too; 0 = auto
+  int sequences_max = 16;                // requests that may be started at the same time
+  int reader_buffer_tokens = 1024;       // tokens not yet read by the client before its request
                                          // pauses
   double reader_timeout_s = 30;          // pause after which the request is cancelled; 0 = no limit
   std::int64_t prefix_cache_bytes = -1;  // cached KV of prefixes; -1 = as much as one context

@@ -45,8 +45,7 @@ inline bool DraftsAhead(SpecMode mode) {
 enum class SpecSource {
   kModel,  // a second, small model
   kNgram,  // tokens that followed the same tokens earlier in the text
-  kSelf,   // the target itself with its predictor and the neurons in memory; drafts ahead only if
-           // all neurons are
+  kSelf,   // the target with its predictor and the neurons in memory; ahead only if all neurons are
 };
 inline constexpr std::array<std::string_view, 3> kSpecSourceNames = {"model", "ngram", "self"};
 inline std::string_view SpecSourceName(SpecSource source) {
@@ -85,8 +84,8 @@ struct SpecOptions {
 // One verification, as stored in a recorded trace.
 struct SpecRound {
   int n = 0, k = 0;  // drafted tokens, accepted ones
-  int rank = 0;      // rank of the next token among the draft's guesses: 1 the first; 0 = not among
-                     // them; -1 = no guesses
+  int rank = 0;      // of the next token among the draft's guesses: 1 the first; 0 = none of them;
+                     // -1 = no guesses
   std::array<std::uint8_t, kDraftTokensMax> confidence = {};  // [n] spec::Proposal::confidence
 };
 
@@ -95,8 +94,7 @@ struct SpecRound {
 struct SpecStats {
   bool used = false;
   std::string mode = {}, source = {}, draft = {};  // draft: path
-  std::string fallback = {};  // the reason why there is no draft model though one was requested; ""
-                              // = there is
+  std::string fallback = {};  // why there is no draft model though one was requested; "" = there is
   // self: the reason why it cannot draft while the target verifies; "" = it can, like other
   // sources.
   std::string not_ahead = {};
@@ -105,8 +103,7 @@ struct SpecStats {
   std::int64_t accepted_tokens = 0;                            // of draft_tokens
   std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft
   std::int64_t plain_steps = 0;                                // steps without a draft
-  std::int64_t drafted_tokens = 0;                             // all drafted tokens, on every
-                                                               // branch
+  std::int64_t drafted_tokens = 0;                             // all, on every branch
   std::int64_t wasted_tokens = 0;  // of these, dropped unverified or rejected
   // Verifications by accepted length: the branch of that length was already drafted (hit), or not.
   std::array<std::int64_t, kDraftTokensMax + 1> branch_hits = {}, branch_misses = {};

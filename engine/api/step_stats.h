@@ -25,9 +25,8 @@ struct BucketCounts {
 // Since the start.
 struct StepStats {
   BucketCounts<kStepSecondsBorders.size()> prefill, decode, verify;  // seconds
-  BucketCounts<kStepTokensBorders.size()> tokens;  // tokens computed by a step: a chunk of a
-                                                   // prompt, one token, or a draft and the token
-                                                   // before it
+  BucketCounts<kStepTokensBorders.size()> tokens;  // per step: a chunk of a prompt, one token, or a
+                                                   // draft and the token before it
   // Steps shared by requests, and their tokens: of answers, and of prompts.
   std::int64_t shared_steps = 0, shared_answers = 0, shared_read = 0;
   double last_end_s = 0;  // Unix time of the last step's end; 0 = none yet

@@ -30,8 +30,7 @@ class TokenChannel {
   struct Update {
     std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
-    std::vector<std::chrono::steady_clock::time_point> times;  // the time at which each token was
-                                                               // made
+    std::vector<std::chrono::steady_clock::time_point> times;  // time at which each was made
     // With Request::logprobs k: for each of `tokens` k + 1 entries, first the token itself, then
     // the k most probable ones, descending.
     std::vector<Score> scores;

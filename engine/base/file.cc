@@ -68,8 +68,7 @@ class PosixFile final : public File {
     // Reopens the file that is open, even if another file has its name by now.
     auto direct = DirectFile::Open(StrCat("/proc/self/fd/", fd_), /*allow_direct=*/true);
     drops_ = true;
-    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // also drops the pages that earlier reads
-                                                      // have read ahead
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // also drops pages read ahead earlier
     if (!direct.ok()) return direct.status().message();
     if (!direct->direct()) return direct->why_not_direct();
     direct_ = std::make_unique<DirectFile>(*std::move(direct));

@@ -79,8 +79,7 @@ class Builder : public nlohmann::json_sax<Library> {
     return true;
   }
 
-  static constexpr std::size_t kValuesUnasked = 4096;  // values between two checks for
-                                                       // interruption; about 0.5 ms
+  static constexpr std::size_t kValuesUnasked = 4096;  // values between interruption checks: 0.5 ms
 
   int depth_max_;
   std::size_t values_ = 0;
@@ -132,8 +131,8 @@ void AppendNewline(std::string& out, int indent, int level) {
   out.append(Area(indent, level), ' ');
 }
 
-constexpr std::size_t kMembersUnasked = 4096;  // members between two checks for interruption; about
-                                               // 0.5 ms
+constexpr std::size_t kMembersUnasked = 4096;  // members between two checks for interruption: 0.5
+                                               // ms
 
 void AppendValue(std::string& out, const Json& value, int indent, int level) {
   if (value.is_null()) {

@@ -17,8 +17,7 @@ namespace {
 std::atomic<bool> log_json{false};
 
 LogWriter& Writer() {
-  static auto* const writer = new LogWriter(STDERR_FILENO);  // its thread may outlive everything
-                                                             // else
+  static auto* const writer = new LogWriter(STDERR_FILENO);  // its thread may outlive all else
   return *writer;
 }
 

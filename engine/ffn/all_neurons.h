@@ -31,8 +31,8 @@ class AllNeurons {
   const int tokens_max_;
   std::vector<int> ids_;            // [F] 0, 1, 2, ...
   std::vector<float> up_;           // [T, F]
-  std::vector<float> tapped_gate_;  // [T, F] while there is a tap, because h's buffer holds the
-                                    // gates first
+  std::vector<float> tapped_gate_;  // [T, F] while there is a tap, as h's buffer holds the gates
+                                    // first
   FfnTap* tap_ = nullptr;
 };
 

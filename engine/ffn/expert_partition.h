@@ -12,8 +12,7 @@ namespace thermocline::ffn {
 // Time and work of one side since the start.
 struct PartitionCounters {
   double busy_s = 0;                   // computing, without waits for the other side
-  std::int64_t steps = 0, active = 0;  // decoding steps (times layers); neurons that some token
-                                       // needs
+  std::int64_t steps = 0, active = 0;  // decoding steps (times layers); neurons some token needs
 };
 
 // The time of layers with two sides, by part, since the start.

@@ -38,7 +38,7 @@ class ExpertComputer {
   // Bytes that a construction with these sizes allocates; 0 without experts.
   static std::size_t Bytes(const FfnSizes& sizes);
 
-  // Must be called before the units and the input change.
+  // Must be called when the units or the input have changed; drops the gathered tokens.
   void Begin() {
     for (Scratch& scratch : scratch_) scratch.unit = nullptr;
   }

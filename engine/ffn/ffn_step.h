@@ -34,8 +34,7 @@ struct FfnStep {
   FfnInput input;
   FfnPolicy policy;
   int slot = 0;  // index among the steps prepared at the same time (candidate_finder.h)
-  const float* gates = nullptr;  // [T, F] cut gates of a layer with a cut (gate_cut.h); otherwise
-                                 // null
+  const float* gates = nullptr;  // [T, F] cut gates if the layer has a cut (gate_cut.h), else null
 };
 
 }  // namespace thermocline::ffn

@@ -11,8 +11,7 @@ struct FoundNeurons {
   std::span<const int> ids;  // ascending
   float* h = nullptr;        // [T, ids], rows `stride` apart
   int stride = 0;
-  bool skip_zeros = false;  // rows whose h is zero need not be read, because some tokens do not
-                            // need some neurons
+  bool skip_zeros = false;  // rows with h = 0 need not be read: some tokens lack some neurons
 };
 
 // Each range is used by one thread at a time. Allocates nothing after construction.
@@ -46,8 +45,7 @@ class LiveNeurons {
 
   const int neurons_;              // F
   const int range_;                // neurons of a range
-  std::vector<int> ids_;           // [F] by place: each range has `listed` of them from its first
-                                   // place on
+  std::vector<int> ids_;           // [F] by place: each range has `listed` from its first place on
   std::vector<float> h_;           // [T, F] of ids_
   std::vector<Count> counts_;      // [ranges]
   std::vector<int> together_ids_;  // [F]

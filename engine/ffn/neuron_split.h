@@ -70,8 +70,7 @@ class NeuronSplit {
   base::HugeBuffer memory_;
   bool locked_ = false;
   std::vector<Where> hot_where_;                        // [L]
-  std::vector<Where> cold_gate_, cold_up_, cold_down_;  // [L]; empty if flash determines the
-                                                        // addresses
+  std::vector<Where> cold_gate_, cold_up_, cold_down_;  // [L]; empty if flash has them
 };
 
 }  // namespace thermocline::ffn

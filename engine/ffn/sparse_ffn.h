@@ -47,10 +47,8 @@ class SparseFfn final : public AuditedSide {
     nn::Multiplier& multiplier;
     int tokens_max;                       // T
     store::NeuronStore* flash = nullptr;  // the neurons that are not in memory
-    bool deciding_held = true;            // the deciding rows are in memory, with or without
-                                          // `flash`
-    bool read_ahead = true;               // read ahead from flash the neurons that the next layer
-                                          // will probably need
+    bool deciding_held = true;            // the deciding rows are in memory, even with flash
+    bool read_ahead = true;               // read the next layer's probable neurons ahead
     // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these
     // neurons, in this order; the matrices have rows for all ids, but only these are read.
     const std::vector<std::vector<int>>* members = nullptr;

@@ -18,8 +18,7 @@ class DeviceAttention {
     const DeviceKvCache& kv;
     int tokens_max;             // T
     int context_length;         // tokens of a sequence
-    std::size_t scratch_bytes;  // upper limit, but at least one token's: longer prompts are
-                                // processed in pieces
+    std::size_t scratch_bytes;  // limit, but at least one token's: longer prompts go in pieces
   };
   DeviceAttention(const Params& params, DeviceArena& arena);
   DeviceAttention(const DeviceAttention&) = delete;

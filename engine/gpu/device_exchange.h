@@ -27,8 +27,7 @@ class DeviceExchange {
     float *x, *residual;  // [T, D]
     float* home_maxima;   // [8, R, D / 32] its own, or the maximum of both: the limits
     // Written by the other side.
-    float* maxima[2];          // [8, R, D / 32] alternating, because the reader may be one exchange
-                               // behind
+    float* maxima[2];          // [8, R, D / 32] alternating: the reader may be one behind
     std::int32_t *high, *low;  // [8, R, D]
     float* minimums;           // [8, R, D / 32]
     float* out;                // [T, D] for float types, instead of maxima and sums

@@ -101,10 +101,7 @@ Status DeviceFfn::SetShift(int layer, const ffn::FfnPolicy& policy) {
   if (held == shift) return OkStatus();
   held = shift;
   Status copied = model_.stream().CopyToDevice(shifts_ + layer, &held, sizeof(Shift));
-  if (!copied.ok())
-    held.least = std::numeric_limits<float>::quiet_NaN();  // NaN differs from every
-                                                           // value, so the next
-                                                           // call copies again
+  if (!copied.ok()) held.least = std::numeric_limits<float>::quiet_NaN();  // unequal to all
   return copied;
 }
 

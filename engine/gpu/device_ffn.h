@@ -69,7 +69,7 @@ class DeviceFfn {
   struct Lists {
     const std::int32_t *predicted, *live;  // [F] ids, ascending
     const std::int32_t* starts;            // [2, R + 1] of both lists: the last elements are their
-                                           // lengths
+                                           // sizes
     const float* h;                        // [T, F] by neuron, valid for live neurons
   };
   Lists lists(int layer) const {

@@ -40,11 +40,9 @@ struct DeviceLayer {
   // On the device: for home layers norms, attention, biases and, without down rows, the panels of
   // gate, up and down; for other layers the biases of gate and up.
   model::LayerWeights dense;
-  kernels::DeviceRows gate, up, down;     // of the hot neurons; gate has no columns if the network
-                                          // is not gated
+  kernels::DeviceRows gate, up, down;     // of the hot neurons; gate without columns: not gated
   const std::int32_t* slots = nullptr;    // [F]; null: all neurons are hot
-  kernels::SignPlanes planes;             // of the hot neurons by slot; no rows: there is no sign
-                                          // predictor
+  kernels::SignPlanes planes;             // of the hot neurons by slot; no rows: no sign predictor
   const std::int32_t* columns = nullptr;  // of the sign predictor; null: all
   int sign_slices = 0;
   const std::int32_t* thresholds = nullptr;  // [F] by neuron

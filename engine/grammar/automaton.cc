@@ -221,8 +221,7 @@ Status Automaton::FindPlainDepths(const Budget& budget) {
   const std::size_t count = flags_.size();
   plain_depth_.assign(count, 0);
   PlainSteps steps(*this);
-  std::vector<std::pair<int, std::vector<int>>> complete;  // states, and the states after a
-                                                           // character
+  std::vector<std::pair<int, std::vector<int>>> complete;  // states, and those after a character
   std::vector<int> behind;
   for (std::size_t s = 0; s < count; ++s) {
     if (bytes(static_cast<int>(s)).empty() || !steps.From(static_cast<int>(s), behind)) continue;

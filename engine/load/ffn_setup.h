@@ -23,14 +23,11 @@ struct FfnPlan {
   std::string side_car_path;                               // "" = none was read
   bool sign = false, low_rank = false, threshold = false;  // predictors to load
   bool inputs = false;                                     // rules of mode inputs
-  bool may_use_inputs = false;                             // use them if that is measured to be
-                                                           // faster
+  bool may_use_inputs = false;                             // if that is measured to be faster
   bool expert_rows = false;                                // neurons inside experts may be skipped
   bool expert_sign = false;                                // signs are loaded for these
-  FfnMode shadow = FfnMode::kDense;  // audited in layers that are computed without loss; kDense:
-                                     // none
-  bool shadow_alone = false;         // its predictor is loaded only for audits, and no request may
-                                     // use it
+  FfnMode shadow = FfnMode::kDense;  // audited in layers without loss; kDense: none
+  bool shadow_alone = false;         // its predictor is for audits only, not for requests
   model::Layout gate = model::Layout::kPanels;
   model::Layout up = model::Layout::kPanels;
 };

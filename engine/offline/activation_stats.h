@@ -40,8 +40,8 @@ class ActivationCounter {
 
   int neurons_;
   std::int64_t tokens_ = 0, active_ = 0;
-  std::int64_t followed_ = 0, kept_ = 0;  // active neurons of tokens that have a predecessor; of
-                                          // these, also active there
+  std::int64_t followed_ = 0, kept_ = 0;  // active neurons of tokens with a predecessor; active
+                                          // there too
   std::vector<std::uint32_t> counts_;     // [F]
   std::vector<std::uint64_t> now_, before_;
   bool has_before_ = false;
@@ -65,8 +65,7 @@ double HotShare(std::span<const std::uint32_t> counts, double share);
 
 // Neurons by the share of tokens that activate them.
 struct FrequencyBin {
-  double upper = 0;  // share, inclusive; the lower bound is the previous bin's. The first bin is 0:
-                     // never active
+  double upper = 0;  // share, inclusive; the lower bound is the previous bin's; the first is 0
   int neurons = 0;
 };
 std::vector<FrequencyBin> FrequencyHistogram(std::span<const std::uint32_t> counts,

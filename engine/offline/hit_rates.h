@@ -32,8 +32,7 @@ struct RecordedRound {
   // there were no guesses, or it is unknown. After k < n the guesses are the draft's other tokens;
   // after n its next token, then the others.
   int rank = 0;                      // [-1, kRanksMax]
-  std::vector<int> confidence = {};  // classes of the n tokens, and of the next one if known; or
-                                     // empty
+  std::vector<int> confidence = {};  // classes of the n tokens, and of the next if known; or empty
 };
 
 inline constexpr int kRanksMax = spec::kAlternatesMax + 1;

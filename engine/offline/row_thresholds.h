@@ -44,8 +44,8 @@ struct ThresholdQuality {
 struct RowThresholds {
   std::vector<std::int32_t> thresholds;  // [F]
   ThresholdQuality held_out;
-  double shrinkage = 0;  // number of active tokens at which a row's own threshold and the layer's
-                         // have equal weight
+  double shrinkage = 0;  // active tokens at which a row's own threshold and the layer's weigh the
+                         // same
   // The best single threshold for all rows at the same target.
   std::int32_t common = 0;
   ThresholdQuality common_held_out;

@@ -31,9 +31,8 @@ struct PairModel {
   // = none (the draft's weights are read once for all branches), 1 = as much as drafting the
   // branches one after the other.
   double path_share = 1;
-  std::vector<double> verify_s = {};  // [tokens - 1] time of a target's step with that many tokens,
-                                      // > 0; at least one entry; beyond the last, extrapolated by
-                                      // the last difference
+  std::vector<double> verify_s = {};  // [tokens - 1] time of a target's step of that many tokens, >
+                                      // 0; at least one entry; extrapolated by the last difference
   spec::Phi phi = {};
   // The probabilities that the token after k < n accepted ones is the draft's first, second, ...
   // other token; their sum is at most 1. After n accepted ones, the same for a token that is not
@@ -57,8 +56,7 @@ struct SimulatedRun {
   double accepted_mean = 0;    // accepted tokens per draft
   double branch_hit_rate = 0;  // share of rounds in which the outcome's branch was begun
   double wait_share = 0;       // share of the time in which the target waits for a draft
-  double wasted_share = 0;     // share of the drafted tokens that were rejected or on a branch not
-                               // taken
+  double wasted_share = 0;     // share of the drafted tokens rejected, or on another branch
 };
 
 // Simulates at least `tokens` tokens in `mode` (not auto) with drafts of n in [0, kDraftTokensMax]

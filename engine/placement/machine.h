@@ -17,8 +17,7 @@ struct Processor {
   double rows_bytes_per_s = 0;       // selected rows
   double predictor_bytes_per_s = 0;  // sign planes and low-rank matrices
   double row_s = 0;                  // per selected row, in addition to its bytes
-  double layer_s = 0;                // per layer with any work on this side, in addition to its
-                                     // bytes
+  double layer_s = 0;                // per layer with work on this side, beside its bytes
   double decide_bytes_per_s = 0;     // deciding rows in the order of neurons; 0: as dense
   double whole_bytes_per_s = 0;      // all rows of all neurons; 0: as dense
 

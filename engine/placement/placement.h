@@ -24,8 +24,7 @@ struct Placement {
   double token_s = 0;
   std::int64_t hot_bytes = 0, memory_bytes = 0, flash_bytes = 0;
   double load_share = 0;  // hot share of a token's active neurons
-  double gap = 0;         // relative upper bound on how much faster another placement may be; 0:
-                          // none is
+  double gap = 0;         // relative bound on how much faster another may be; 0: none is
 
   double tokens_per_s() const { return 1 / token_s; }
 };

@@ -21,8 +21,7 @@ enum class Tier : std::uint8_t { kMemory, kHot, kFlash };
 struct PlacementFile {
   std::string model_hash;   // model::Fingerprint
   std::string machine_key;  // Machine::key
-  std::string profile;      // digest of the activation counts; without counts, states the
-                            // assumption
+  std::string profile;      // digest of the activation counts, or the assumption without them
   std::int64_t hot_bytes = 0, memory_bytes = 0;  // budgets
   bool head_hot = false;
   struct Layer {

@@ -19,8 +19,7 @@ struct Case {
   int hot_homes = 0;
   Side head = kCold;
   std::int64_t hot_bytes = 0;     // bytes left for neurons
-  std::int64_t memory_bytes = 0;  // bytes beyond those counted by LayerCosts::MemoryBytes; may be
-                                  // negative
+  std::int64_t memory_bytes = 0;  // above those of LayerCosts::MemoryBytes; may be negative
   std::int64_t hot_unit = 0;      // all uses are multiples of it
   std::int64_t memory_unit = 0;
   double fixed_s = 0;  // head and switches

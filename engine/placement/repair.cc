@@ -12,8 +12,7 @@ namespace {
 constexpr int kRaises = 40, kImprovements = 300;
 constexpr std::size_t kChoicesOfSmall = 400;
 constexpr int kRaisesThatFit = 8;      // the fastest of these is taken
-constexpr double kLargerFirst = 1e-6;  // prefers larger changes of equal gain, so that fewer are
-                                       // needed
+constexpr double kLargerFirst = 1e-6;  // among equal gains, so that fewer changes are needed
 constexpr double kLeastGain = 1e-12;   // relative, of the token
 
 // A placement whose layers are being changed.
@@ -47,8 +46,7 @@ class Draft {
 
  private:
   struct Change {
-    double gain = -kInfinity, seconds = 0;  // gain: minus the price of the memory taken from other
-                                            // layers
+    double gain = -kInfinity, seconds = 0;  // gain: minus the price of the memory it takes
     std::size_t layer = 0;
     CostTables::Choice to;
     std::int64_t hot = 0, memory = 0;  // additional bytes

@@ -16,8 +16,7 @@ namespace thermocline::predictor {
 struct ControllerParams {
   double recall = 0.97;       // target
   double slack = 0.01;        // recall above recall + slack is traded for bytes
-  double tolerance = 0.0025;  // margin below recall, because a mean at the target would otherwise
-                              // trigger random moves
+  double tolerance = 0.0025;  // below recall, so that a mean at the target causes no random moves
   double step = 1;            // maximum step of the shift
   double step_min = 0.1;      // smaller moves are not made
   double shift_max = 100;     // bound of |shift|
@@ -41,10 +40,7 @@ class LayerController {
   // the first.
   double recall() const { return active_ > 0 ? found_ / active_ : 1.0; }
   std::int64_t moves() const { return moves_; }
-  std::int64_t reversals() const {
-    return reversals_;
-  }  // moves in the opposite direction of the
-     // previous one
+  std::int64_t reversals() const { return reversals_; }  // moves against the previous one
 
  private:
   void Add(double found, double active);

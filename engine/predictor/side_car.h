@@ -75,8 +75,7 @@ struct InputPoint {
 };
 
 struct LayerSideCar {
-  std::vector<std::uint32_t> activations;  // [F] number of tokens that activated the neuron, or
-                                           // empty
+  std::vector<std::uint32_t> activations;  // [F] tokens that activated the neuron, or empty
   std::vector<float> down_norms;           // [F] ||d_i||, or empty
   std::optional<double> alpha;             // for the sign predictor without thresholds
   std::optional<SignCalibration> sign;
@@ -100,10 +99,9 @@ struct SideCar {
   int hidden_size = 0;                        // D
   int intermediate_size = 0;                  // F
   int num_hidden_layers = 0;                  // L
-  std::int64_t profiled_tokens = 0;           // number of tokens counted in
-                                              // LayerSideCar::activations
+  std::int64_t profiled_tokens = 0;           // counted in LayerSideCar::activations
   std::vector<LayerSideCar> layers;           // [L]
-  std::vector<InputPoint> input_points = {};  // by ascending share; empty: mode inputs is not
+  std::vector<InputPoint> input_points = {};  // ascending shares; empty: mode inputs is not
                                               // calibrated
 };
 

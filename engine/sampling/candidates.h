@@ -61,8 +61,7 @@ class Candidates {
   std::vector<Candidate> all_;      // [V]; the first kept_ may be drawn
   std::vector<double> weights_;     // [V] of the tokens in all_
   std::vector<int> places_;         // [V] in all_, of the tokens that a truncation moves
-  std::array<double, kBins> bins_;  // weights binned by the order in which a truncation keeps
-                                    // tokens
+  std::array<double, kBins> bins_;  // weights in the order in which a truncation keeps tokens
   std::size_t kept_ = 0;
   double max_ = 0, temperature_ = 1;
   double total_ = 0;  // of the kept weights

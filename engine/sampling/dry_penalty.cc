@@ -7,8 +7,7 @@
 namespace thermocline::sampling {
 namespace {
 
-constexpr std::size_t kRepetitionMax = 50;  // as in the original, so that no power of the base
-                                            // overflows
+constexpr std::size_t kRepetitionMax = 50;  // as in the original: no power of the base overflows
 
 std::size_t At(int index) { return index; }
 

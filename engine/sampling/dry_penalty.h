@@ -37,10 +37,9 @@ class DryPenalty {
   const SamplingParams* params_ = nullptr;
   std::vector<int> breakers_;  // tokens whose entries in breaks_ are set
   std::vector<bool> breaks_;   // [V]
-  std::vector<int> matched_;   // [S] matched_[k]: length of the match between the text's end and
-                               // the tokens that end k before it
-  std::vector<int> longest_;   // [V] length of the repetition that each token would continue; 0
-                               // between calls
+  std::vector<int> matched_;   // [S] matched_[k]: tokens before the k last that equal the text's
+                               // end
+  std::vector<int> longest_;   // [V] repetition that each token would continue; 0 between calls
 };
 
 }  // namespace thermocline::sampling

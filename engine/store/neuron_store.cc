@@ -157,8 +157,7 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   const auto entry = static_cast<std::uint32_t>(at);
   std::uint8_t& mine = flags_[at];
   if (mask != 0 || where_[at] != nullptr) {
-    Hold(entry, mask);  // also for other tokens of the step: its rows are multiplied when all have
-                        // arrived
+    Hold(entry, mask);  // for any token: its rows are multiplied when all have arrived
   }
   if (mask != 0) {
     if ((mask & expected_mask_) == 0) flags |= kStaged;

@@ -88,8 +88,8 @@ class NeuronStore {
   std::size_t memory_bytes() const { return memory_.size() + queue_->memory_bytes(); }
 
  private:
-  // a read of it is queued or in flight
-  static constexpr std::uint8_t kPending = 1;   // a read of it is queued or under way
+  // The flags of a neuron.
+  static constexpr std::uint8_t kPending = 1;   // a read of it is queued or in flight
   static constexpr std::uint8_t kWanted = 2;    // and Await waits for it
   static constexpr std::uint8_t kStaged = 4;    // it goes to the stage, not into the cache
   static constexpr std::uint8_t kUntested = 8;  // it was read ahead and has not been needed yet
@@ -121,8 +121,7 @@ class NeuronStore {
   const std::size_t neurons_;  // F
   const std::size_t slot_bytes_, payload_bytes_;
   std::size_t up_ahead_ = 0, down_ahead_ = 0;
-  std::unique_ptr<BundleQueue> queue_;  // destroyed before index_, which it borrows; it writes to
-                                        // no other member
+  std::unique_ptr<BundleQueue> queue_;  // destroyed before index_, which it borrows
   base::HugeBuffer memory_;             // [slots + stages * F, slot_bytes_]
   const std::uint8_t* stage_begin_ = nullptr;
   std::vector<const std::uint8_t*> where_;  // [L, F]

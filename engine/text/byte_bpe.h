@@ -35,7 +35,7 @@ class BpeTokenizer final : public Tokenizer {
 
   const bool byte_level_;
   int num_parts_ = 0;                               // ids beyond the vocabulary
-  std::unordered_map<std::string, int> ids_;        // by raw bytes of normal tokens and of parts of
+  std::unordered_map<std::string, int> ids_;        // by raw bytes of normal tokens and parts of
                                                     // merges
   std::unordered_map<std::uint64_t, Rule> merges_;  // by (left id, right id)
   std::vector<int> byte_tokens_;                    // [256]: token of a single byte, -1 if none

@@ -13,8 +13,7 @@ struct Limits {
   // Evaluated expressions and statements, plus a share of the bytes copied.
   std::int64_t steps = 5'000'000;
   std::size_t output_bytes = kRenderedBytesMax;
-  std::size_t made_of_output = 32;  // bytes of all texts and lists created, in units of
-                                    // output_bytes
+  std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
   int depth = 150;                  // nested expressions and calls
 };
 

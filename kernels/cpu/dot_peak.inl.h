@@ -27,8 +27,7 @@ std::int64_t DotPeakOf(int rounds) {
   const auto add = [&](I32x16 & sum) __attribute__((always_inline)) {
     sum = PeakProduct(sum, inputs, inputs);
     KeepInRegisters(sum);
-    KeepInRegisters(inputs);  // pretends that it changed, so that one product is not reused for two
-                              // sums
+    KeepInRegisters(inputs);  // as if changed, so that no product is reused for two sums
   };
   I32x16 a = ZeroI(), b = a, c = a, d = a, e = a, f = a;
   I32x16 g = a, h = a, i = a, j = a, k = a, l = a;

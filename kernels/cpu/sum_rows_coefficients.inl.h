@@ -140,8 +140,7 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
     if (two || (count <= 8 && range.group_blocks(block) == 8)) {
       constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
       const std::uint8_t* group = row + block / 8 * kGroupBytes;
-      const std::uint8_t* second = two ? group + kGroupBytes : group;  // the second half is never
-                                                                       // read
+      const std::uint8_t* second = two ? group + kGroupBytes : group;  // its half is not used
       a = LoadF16Pair(group, second);
       m = Traits::kHasMin ? LoadF16Pair(group + 16, second + 16) : ZeroF();
       return;

@@ -12,8 +12,7 @@ namespace {
 constexpr int kPackThreads = 256, kPackColumns = 2048;  // staged at once
 constexpr int kWarps = kListThreads / 32, kRows = 4;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
-constexpr std::size_t kStaticShared = 46 << 10;  // bytes that a launch may have without raising the
-                                                 // limit
+constexpr std::size_t kStaticShared = 46 << 10;  // limit without an attribute call
 
 __device__ inline float InputAt(const DevicePackSignParams& p, int token, int c) {
   const float* x = p.x + static_cast<std::ptrdiff_t>(token) * p.x_stride;
