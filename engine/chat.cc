@@ -40,7 +40,7 @@ Result<text::TemplateText> ChatFormatter::Render(const Json& conversation,
 std::vector<int> ChatFormatter::Tokenize(const text::TemplateText& prompt) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
   std::vector<int> tokens = tokenizer_.Encode(prompt);
-  // Templates write the beginning of the sequence themselves, or leave it to the tokenizer.
+  // Templates either write the beginning-of-sequence token themselves or leave it to the tokenizer.
   if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) {
     tokens.insert(tokens.begin(), v.bos);
   }

@@ -1,4 +1,4 @@
-// From chat messages to prompt tokens.
+// Converts chat messages to prompt tokens.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,18 @@ class Tokenizer;
 // Renders conversations with a model's own template. Thread-safe.
 class ChatFormatter {
  public:
-  // FailedPrecondition if the model has no template; else as ChatTemplate::Parse. Borrows
+  // FailedPrecondition if the model has no template; otherwise as ChatTemplate::Parse. Borrows
   // `tokenizer`.
   static Result<std::unique_ptr<ChatFormatter>> Create(const text::Tokenizer& tokenizer);
   ~ChatFormatter();
 
-  // `conversation` is an object with "messages" and whatever else the template reads ("tools",
-  // ...). What clients wrote never becomes a control token. Errors as ChatTemplate::Render.
+  // `conversation` is an object with "messages" and other members that the template reads ("tools",
+  // ...). Clients' text never becomes a control token. Errors as ChatTemplate::Render.
   Result<text::TemplateText> Render(const Json& conversation,
                                     std::size_t bytes_max = text::kRenderedBytesMax) const;
-  // The tokens of a rendered prompt.
+  // Returns the tokens of a rendered prompt.
   std::vector<int> Tokenize(const text::TemplateText& prompt) const;
-  // Both.
+  // Renders and tokenizes.
   Result<std::vector<int>> Encode(const Json& conversation) const;
 
  private:
@@ -38,7 +38,7 @@ class ChatFormatter {
 
   const text::Tokenizer& tokenizer_;
   std::unique_ptr<text::ChatTemplate> template_;
-  std::unique_ptr<text::ChatTemplate> tool_template_;  // where tools are given; null = template_
+  std::unique_ptr<text::ChatTemplate> tool_template_;  // used if tools are given; null = template_
 };
 
 }  // namespace thermocline

@@ -1,4 +1,4 @@
-// The engine's public face: load a model, submit requests, read statistics.
+// The engine's public interface: load a model, submit requests, read statistics.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ struct EngineConfig {
   ModelOptions model = {};
   ServingOptions serving = {};
   std::function<void(double)> on_progress = {};
-  // Called once, from the decode thread, when no later request can work: a GPU that failed and
-  // could not be set up again. Requests after it end with Unavailable. Empty: nobody.
+  // Called once, from the decode thread, when no later request can succeed because a failed GPU
+  // could not be set up again. Later requests end with Unavailable. May be empty.
   std::function<void()> on_fatal = {};
   const kernels::DeviceOps* device_ops = nullptr;  // as load::LoadOptions: for tests
 };
@@ -40,28 +40,28 @@ struct EngineConfig {
 struct EngineStats {
   std::string model_path, model_format, architecture, cpu_isa;
   int context_length = 0;          // tokens
-  int context_length_trained = 0;  // the model file's, in tokens; 0 = it does not say
+  int context_length_trained = 0;  // the model file's, in tokens; 0 = not stated
   int hidden_size = 0, vocab_size = 0;
-  std::string weight_type;  // that most of the weights' bytes have, as files name it: "q4_k"
+  std::string weight_type;  // the type of most of the weights, named as in files: "q4_k"
   int threads = 0;
-  int running = 0;        // requests that are begun: one computes, the others wait for their turn
-  int paused = 0;         // of them, those that wait for their client to read
-  int waiting = 0;        // not begun, places reserved by Admit included
-  int reserved = 0;       // of these, places
-  int sequences_max = 0;  // begun at the same time
+  int running = 0;        // started requests: one computes, the others wait for their turn
+  int paused = 0;         // of these, requests that wait for their client to read
+  int waiting = 0;        // not started, including places reserved by Admit
+  int reserved = 0;       // reserved places among these
+  int sequences_max = 0;  // maximum of started requests
   int queue_capacity = 0;
-  std::int64_t queue_prefill_tokens = 0;      // prompt tokens of those that wait
-  std::int64_t queue_prefill_tokens_max = 0;  // 0 = any number
+  std::int64_t queue_prefill_tokens = 0;      // prompt tokens of waiting requests
+  std::int64_t queue_prefill_tokens_max = 0;  // 0 = no limit
   std::int64_t preemptions = 0;               // turns that ended because another request waited
-  std::int64_t recomputed_tokens = 0;  // whose keys and values made room for another request's
-  std::size_t kv_used_bytes = 0;       // of kv_bytes: of begun requests and of the prefix cache
+  std::int64_t recomputed_tokens = 0;         // tokens whose KV was dropped for another request
+  std::size_t kv_used_bytes = 0;  // part of kv_bytes: by started requests and the prefix cache
   std::int64_t num_parameters = 0;
   std::size_t weight_bytes = 0;
   std::size_t bytes_per_token = 0;  // weights that one decoded token reads
-  std::size_t kv_bytes = 0;         // reserved; resident as far as it was used
-  double sharing_gain = 0;          // of the last requests that shared steps; 0 = not known
-  int kv_tokens = 0;                // in use: cached tokens of layers that see all, in blocks
-  int kv_capacity_tokens = 0;       // of all blocks
+  std::size_t kv_bytes = 0;         // reserved; resident as far as used so far
+  double sharing_gain = 0;          // speedup in the last requests that shared steps; 0 = unknown
+  int kv_tokens = 0;                // cached tokens in use, in blocks of layers without a window
+  int kv_capacity_tokens = 0;       // the same for all blocks
   std::string kv_type;
   double load_s = 0;
   struct PrefixCache {
@@ -71,17 +71,17 @@ struct EngineStats {
     std::int64_t bytes = 0, bytes_max = 0;
   } prefix_cache;
   bool ffn_automatic = false;              // the modes were chosen by measurement
-  std::vector<FfnMode> ffn_offered;        // modes that a request may ask for
-  FfnMode audit_shadow = FfnMode::kDense;  // audited where layers lose nothing; dense: none
+  std::vector<FfnMode> ffn_offered;        // modes that requests may choose
+  FfnMode audit_shadow = FfnMode::kDense;  // audited in layers without loss; dense: none
   std::size_t predictor_bytes = 0;         // in memory
   std::string side_car;                    // "" = none
   std::vector<FfnLayerStats> ffn;          // [L]
 
-  // The weights that memory does not hold.
+  // The weights on flash.
   struct Flash {
     bool used = false;
     std::string bundle, method;  // path; "io_uring" or "pread"
-    bool layers = false;         // whole layers are streamed, else neurons
+    bool layers = false;         // whole layers are streamed; otherwise neurons
     std::size_t cache_bytes = 0;
     FlashCounters counters;
   } flash;
@@ -90,17 +90,17 @@ struct EngineStats {
   SpecStats spec = {};
   GrammarStats grammar = {};
   std::size_t memory_budget = 0, memory_planned = 0;  // bytes of the process
-  std::string weights_read;  // how the file was: direct, dropped, cached (load/file_reading.h)
+  std::string weights_read;  // how the file was read: direct, dropped, cached (load/file_reading.h)
   StepStats steps = {};
-  // Grows with every step of a request, and about every 50 ms while one waits for flash: one that
-  // runs while this stands still hangs.
+  // Incremented with every step of a request, and about every 50 ms while one waits for flash: if a
+  // request is running and this does not change, the engine hangs.
   std::int64_t heartbeat = 0;
 };
 
-// A request that comes, before its prompt is made into tokens.
+// A new request before its prompt is tokenized.
 struct Arrival {
   int requests = 1;
-  std::size_t prompt_bytes = 0;  // of the longest prompt's text; tokens are estimated from it
+  std::size_t prompt_bytes = 0;  // text size of the longest prompt, from which tokens are estimated
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   std::string tenant = {};  // as in Request
 };
@@ -108,8 +108,8 @@ struct Arrival {
 // Thread-safe.
 class Engine {
  public:
-  // Places in the queue that are kept for requests whose prompts are being made into tokens. Gives
-  // back what Submit did not use. Does not outlive the engine.
+  // Reserved places in the queue for requests whose prompts are being tokenized. Releases places
+  // that Submit did not use. Must not outlive the engine.
   class Admission {
    public:
     Admission() = default;
@@ -126,50 +126,50 @@ class Engine {
     std::int64_t tokens_ = 0;  // of each request
     std::string tenant_;
   };
-  // Loads the model and starts the decode thread. Errors as load::LoadModel; FailedPrecondition
-  // without a tokenizer.
+  // Loads the model and starts the decode thread. Errors as load::LoadModel; FailedPrecondition if
+  // it has no tokenizer.
   static Result<std::unique_ptr<Engine>> Load(const EngineConfig& config);
-  // Cancels what runs or waits, then stops.
+  // Cancels all requests, then stops.
   ~Engine();
 
-  // Keeps places for requests before anything is spent on them. ResourceExhausted: too many
-  // requests or prompt tokens wait. DeadlineExceeded: they would wait longer than they may.
+  // Reserves places for requests before work is spent on them. ResourceExhausted: too many requests
+  // or prompt tokens wait. DeadlineExceeded: the requests would wait beyond their deadline.
   // Unavailable: StopAccepting was called.
   Result<Admission> Admit(const Arrival& arrival);
 
-  // Queues a request, in a place of `admission`, if there is one. `on_ready` as in TokenChannel.
-  // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (both
-  // numbers given). FailedPrecondition: modes that were not loaded or cannot be. ResourceExhausted:
+  // Queues a request, in a place of `admission` if it is given. `on_ready` as in TokenChannel.
+  // InvalidArgument: a field out of range. OutOfRange: the prompt does not fit the context (with
+  // both numbers). FailedPrecondition: modes that are not loaded or unavailable. ResourceExhausted:
   // the queue is full. Unavailable: StopAccepting was called.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready = {},
                                                Admission* admission = nullptr);
 
-  // For SamplingParams::constraint. Takes up to GrammarLimits::compile_ms_max, unless the same
-  // grammar was asked for before. InvalidArgument, Unimplemented: what of it is wrong or not
-  // supported, with GrammarSpec::field; ResourceExhausted: other answers' grammars hold the memory.
+  // Compiles a grammar for SamplingParams::constraint. Takes up to GrammarLimits::compile_ms_max,
+  // unless the grammar is cached. InvalidArgument and Unimplemented name the wrong or unsupported
+  // part, with GrammarSpec::field; ResourceExhausted: other answers' grammars use all the memory.
   Result<std::shared_ptr<const grammar::CompiledGrammar>> Compile(const GrammarSpec& spec);
-  // Returns the grammar if Compile made it before and keeps it; nullptr: it must be compiled.
+  // Returns the grammar if it is cached; nullptr: it must be compiled.
   std::shared_ptr<const grammar::CompiledGrammar> FindCompiled(const GrammarSpec& spec);
 
-  // As ServingOptions::queue_capacity and queue_prefill_tokens; what waits stays.
+  // As ServingOptions::queue_capacity and queue_prefill_tokens; requests already waiting stay.
   void SetQueueLimits(int requests, std::int64_t prefill_tokens);
-  // Seconds until a place in a full queue is free again, and until a request that came now would be
-  // begun: estimates from what waits and what such work took.
+  // Estimated seconds until a place in a full queue is free again, and until a new request would
+  // start, based on the waiting work and measured speeds.
   double RetryAfterS() const;
   double WaitS() const;
 
-  // Holds the predictors' thresholds where they are, or lets the controller move them again.
+  // Freezes the predictors' thresholds, or lets the controller move them again.
   void FreezeController(bool frozen);
 
-  // Every further Submit is Unavailable; what is queued or running goes on.
+  // Makes every further Submit fail with Unavailable; queued and running requests continue.
   void StopAccepting();
-  // Cancels what runs and what waits; each channel ends with kCancelled.
+  // Cancels all running and waiting requests; each channel ends with kCancelled.
   void CancelAll(CancelCause cause = CancelCause::kShutdown);
 
   const text::Tokenizer& tokenizer() const;
   // The recommendation of the model's makers.
   const SamplingDefaults& sampling() const;
-  // The pooling that the model's makers want for vectors of texts; kMean if they do not say.
+  // The pooling that the model's makers recommend for embeddings; kMean if they recommend none.
   Pooling pooling() const;
   EngineStats Stats() const;
 

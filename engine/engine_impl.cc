@@ -95,27 +95,27 @@ Engine::Impl::~Impl() {
 }
 
 void Engine::Impl::DecodeMain() {
-  base::AskForShortTurns();  // everybody waits for it
+  base::AskForShortTurns();  // all requests wait for this thread
   transformer_->ffn().SetTrace(trace_.get());
   scheduler_->Run();
 }
 
-// Drafts of a model are one sequence's at a time: where several share steps, only their own texts
-// draft.
+// Only one sequence at a time can use a draft model: when several share steps, only n-gram drafts
+// from their own texts are used.
 int Engine::Impl::SharedDraftsMax(const EngineConfig& config) const {
   const SpecOptions& spec = config.model.spec;
   const bool text = spec.mode != SpecMode::kOff && spec.chosen_source() == SpecSource::kNgram;
   return text ? std::min(spec.tokens_max, kSparseDraftTokensMax) : 0;
 }
 
-// Sequences take turns where a trace is recorded, which has single tokens.
+// Sequences take turns while a trace is recorded, because it records single tokens.
 int Engine::Impl::StepTokens(const EngineConfig& config) const {
   if (trace_ != nullptr || config.serving.quantum_tokens == 0) return 1;
   return std::min(config.serving.step_tokens, StepLogitsMax(config));
 }
 
 sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& config) {
-  constexpr int kReadTokens = 64;  // of a shared step, unless prefill_chunk says how many
+  constexpr int kReadTokens = 64;  // of a shared step, unless prefill_chunk is set
   const int chunk = model_->step_tokens_max;
   const SpecOptions& spec = config.model.spec;
   return {
@@ -175,7 +175,7 @@ std::int64_t Engine::Impl::EstimateTokens(const Arrival& arrival) const {
 Status Engine::Impl::Admit(const Arrival& arrival, std::int64_t tokens) {
   if (!accepting_) return ShuttingDown();
   const int capacity = queue_->limits().requests;
-  if (arrival.requests > capacity)  // for which no waiting would help
+  if (arrival.requests > capacity)  // waiting would not help
     return base::InvalidArgument("prompts times n is ", arrival.requests,
                                  ", but the queue takes at most ", capacity,
                                  " (engine.queue_capacity)")

@@ -1,4 +1,4 @@
-// The engine's work: takes requests into the queue, and has the decode thread run them.
+// The implementation of Engine: puts requests into the queue, and runs the decode thread.
 #pragma once
 
 #include <atomic>
@@ -18,28 +18,27 @@
 
 namespace thermocline {
 
-// Thread-safe where Engine is.
+// Thread-safe to the same extent as Engine.
 class Engine::Impl {
  public:
-  // All of `parts` but the draft, which Start takes.
+  // Takes all of `parts` except the draft, which Start takes.
   Impl(EngineParts& parts, const EngineConfig& config);
   ~Impl();
 
   // Starts the decode thread. Errors as spec::Speculation::Create.
   Status Start(const EngineConfig& config, spec::LoadedDraft draft);
 
-  // Tokens that each prompt of `arrival` is reckoned to have.
-  // At most the context: a longer prompt is refused when it is read, and must not keep others out
-  // until then.
+  // Estimated tokens of each prompt of `arrival`, at most the context: a longer prompt is rejected
+  // after tokenization, and must not block other requests until then.
   std::int64_t EstimateTokens(const Arrival& arrival) const;
-  // As Engine::Admit, with `tokens` of each prompt; Unreserve gives the places back.
+  // As Engine::Admit, with `tokens` per prompt; Unreserve releases the places.
   Status Admit(const Arrival& arrival, std::int64_t tokens);
-  // DeadlineExceeded if it would pass in the queue.
+  // DeadlineExceeded if the deadline would pass in the queue.
   Status CheckDeadline(const Arrival& arrival) const;
   void Unreserve(int requests, std::int64_t tokens, const std::string& tenant) {
     queue_->Unreserve(requests, tokens, tenant);
   }
-  // As Engine::Submit, in a place of `reserved` prompt tokens; none: takes one.
+  // As Engine::Submit, in a place with `reserved` prompt tokens; nullopt: takes a new place.
   Result<std::shared_ptr<TokenChannel>> Submit(Request request, std::function<void()> on_ready,
                                                std::optional<std::int64_t> reserved);
 
@@ -70,10 +69,10 @@ class Engine::Impl {
   sched::Scheduler::Params SchedulerParams(const EngineConfig& config);
   int StepTokens(const EngineConfig& config) const;
   int SharedDraftsMax(const EngineConfig& config) const;
-  // Decode thread.
+  // Decode thread:
   void DecodeMain();
   void AfterTurn();
-  // Decode thread: what others may read from now on.
+  // Decode thread: publishes the counters of speculation for other threads.
   void PublishSpeculation();
 
   // Fills in the model's data that the sampler needs.
@@ -87,10 +86,10 @@ class Engine::Impl {
   const std::unique_ptr<nn::KvPool> pool_;  // decode thread
   nn::KvCache cache_;                       // decode thread
   const nn::KvCount prefix_blocks_;
-  nn::PrefixCache prefixes_;                              // decode thread, but for its counters
+  nn::PrefixCache prefixes_;                              // decode thread, except its counters
   sampling::Sampler sampler_;                             // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
-  adapt::FfnGovernor governor_;                           // decode thread, but for its figures
+  adapt::FfnGovernor governor_;                           // decode thread, except its figures
   std::unique_ptr<spec::Speculation> speculation_;        // decode thread
   mutable base::Mutex spec_mutex_;
   SpecStats spec_stats_ GUARDED_BY(spec_mutex_);
@@ -99,16 +98,16 @@ class Engine::Impl {
   const int reader_buffer_tokens_;
   std::vector<int> stop_tokens_;  // the model's own
   grammar::GrammarCompiler grammars_;
-  text::DryBreakers breakers_;                        // that clients name
-  const std::vector<int> default_breakers_;           // of DRY's repetitions, ascending
+  text::DryBreakers breakers_;                        // for strings that clients name
+  const std::vector<int> default_breakers_;           // DRY's default breakers, ascending
   const std::shared_ptr<sched::RequestQueue> queue_;  // shared with the channels
   std::unique_ptr<sched::AnswerSteps> answers_;       // decode thread
   std::unique_ptr<sched::SharedLoop> shared_;         // decode thread
-  std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, but for its figures
+  std::unique_ptr<sched::Scheduler> scheduler_;       // decode thread, except its published figures
   sched::StepCounters steps_;
   std::atomic<bool> accepting_{true};
   std::atomic<std::int64_t> heartbeat_{0};
-  std::thread thread_;  // starts when all else is there
+  std::thread thread_;  // started after everything else is ready
 };
 
 }  // namespace thermocline

@@ -33,7 +33,7 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
 }
 
 load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {
-  constexpr std::size_t kLeast = 4 << 20;  // schemas of ten fields and more
+  constexpr std::size_t kLeast = 4 << 20;  // enough for schemas of at least ten fields
   // Bytes of grammar::VocabularyIndex per token: 133 to 153 for vocabularies of 32,000 to 262,144
   // tokens.
   constexpr std::size_t kIndexBytesOfToken = 160;
@@ -41,7 +41,7 @@ load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {
   return {.least = std::min(kLeast, most), .most = most, .of_token = kIndexBytesOfToken};
 }
 
-// Takes what `draft` takes from the budget of `target`.
+// Subtracts the memory of `draft` from the budget of `target`.
 void LeaveRoom(const load::LoadedModel& draft, const SpecOptions& options, MemoryOptions& target) {
   const std::size_t taken =
       draft.memory.total() + spec::DistributionBytes(options.acceptance, draft.config.vocab_size);
@@ -75,7 +75,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   RETURN_IF_ERROR(spec::Validate(spec));
   load::LoadOptions load = LoadOptionsOf(config);
   EngineParts parts;
-  // The draft first: what it takes, the target may not.
+  // The draft is loaded first, so that the target does not use its memory.
   ASSIGN_OR_RETURN(parts.draft, spec::LoadDraft(spec, load));
   if (parts.draft.model != nullptr && load.model.memory.budget_bytes > 0)
     LeaveRoom(*parts.draft.model, spec, load.model.memory);
@@ -106,7 +106,7 @@ GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedMode
 }
 
 // The tokens of a draft, or those that a grammar forces, and the token before them; or those of all
-// answers that share a step. Without drafts they make no step longer than it was asked to be.
+// answers that share a step. Without drafts, steps are not longer than configured.
 int StepLogitsMax(const EngineConfig& config) {
   const int most = std::max(kDraftTokensMax + 1, config.serving.step_tokens);
   const bool drafts = config.model.spec.mode != SpecMode::kOff;

@@ -1,4 +1,5 @@
-// The parts of an engine, loaded in the order in which one part leaves memory to the next.
+// Loads the engine's parts. The draft model is loaded first, because the target gets the remaining
+// memory.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config);
 // Returns the plan's limits for grammars.
 GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedModel& model);
 
-// Tokens of one step whose logits are wanted.
+// Tokens of one step whose logits are needed.
 int StepLogitsMax(const EngineConfig& config);
 
 }  // namespace thermocline

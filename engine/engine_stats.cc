@@ -1,11 +1,11 @@
-// The engine's figures, each from whoever counts it.
+// Collects the engine's statistics from its parts.
 #include "engine/engine_impl.h"
 
 namespace thermocline {
 
 namespace {
 
-// The type of a layer in the middle, which quantisers give most of the layers.
+// The type of a middle layer, which quantisers use for most layers.
 std::string WeightTypeOf(const model::Weights& weights) {
   const model::LayerWeights& middle = weights.layers[weights.layers.size() / 2];
   return kernels::Traits(middle.attn_output.weight.type).name;

@@ -10,10 +10,11 @@ namespace {
 using nn::KvCount;
 
 constexpr std::int64_t kPrefixBlocksMax = 1 << 24;
-// In layers with a window: windows kept of finished requests, and the fewest blocks for them.
+// For layers with a window: number of windows kept for finished requests, and the minimum number of
+// blocks for them.
 constexpr int kWindowsKept = 4, kWindowBlocksKept = 64;
 
-// Blocks of keys and values that finished requests may keep, and of all.
+// KV blocks that finished requests may keep, and all blocks.
 struct KvBlocks {
   std::int64_t prefix = 0, all = 0;
   int window_prefix = 0, window = 0;  // 0: layers with a window keep whole sequences
@@ -27,8 +28,8 @@ KvBlocks CountWhole(std::size_t block_bytes, int context, std::int64_t prefix_ca
   return {kept, context_blocks + 1 + kept};
 }
 
-// In layers with a window: the blocks that each sequence that may be begun sees, and the tokens of
-// a step.
+// For layers with a window: the blocks that all sequences that may be started see, and the tokens
+// of a step.
 int WindowsBegun(const EngineConfig& config, const model::ModelConfig& model) {
   const int asked = config.serving.prefill_chunk;
   const int chunk = std::max(asked > 0 ? asked : load::PrefillChunk(model), StepLogitsMax(config));
@@ -36,8 +37,8 @@ int WindowsBegun(const EngineConfig& config, const model::ModelConfig& model) {
          nn::BlocksFor(chunk) + 1;
 }
 
-// Layers with a window apart. Finished requests share out what they may keep: to windows as many
-// blocks as they need, the rest to the layers that see all.
+// Counts layers with a window separately. The blocks of finished requests are divided: windows get
+// as many as they need, the other layers the rest.
 KvBlocks CountApart(const EngineConfig& config, const model::ModelConfig& model, KvType type,
                     int context) {
   const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);

@@ -21,11 +21,10 @@ struct KvMemory {
 std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
                     bool whole);
 
-// Blocks for one whole context, a copy of a shared block, and what finished requests may keep. Of
-// layers with a window, where that is less, the windows of all sequences that may be begun, and of
-// some that are finished.
-// InvalidArgument: a context that the model was not made for, or too large a prefix cache. Errors
-// as nn::KvPool::Create.
+// Takes blocks for one whole context, a copy of a shared block, and the blocks that finished
+// requests may keep. Layers with a window take, if that is less, the windows of all sequences that
+// may be started and of some finished ones. InvalidArgument: a context beyond the model's limit, or
+// too large a prefix cache. Errors as nn::KvPool::Create.
 Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedModel& model);
 
 }  // namespace thermocline

@@ -29,7 +29,7 @@ Status ValidateAsked(const Request& request, int vocab_size) {
   return OkStatus();
 }
 
-// The texts of EmbedRequest: none empty, each within the context.
+// Checks the texts of EmbedRequest: none is empty, and each fits the context.
 Status ValidateTexts(const EmbedRequest& embed, int tokens, const RequestBounds& bounds) {
   int begin = 0;
   for (const int end : embed.ends) {

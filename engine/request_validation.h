@@ -1,4 +1,4 @@
-// Checks that a request can be run as it stands, before it takes a place in the queue.
+// Checks that a request is valid, before it takes a place in the queue.
 #pragma once
 
 #include "engine/api/request.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline {
 
-// The bounds that the loaded model sets.
+// The limits given by the loaded model.
 struct RequestBounds {
   int context_length;  // tokens
   int vocab_size;
@@ -17,9 +17,9 @@ struct RequestBounds {
 // and "draft_tokens" are those of speculation.
 Status ValidateRequest(const Request& request, const RequestBounds& bounds);
 
-// `loaded`: what the model was loaded with. InvalidArgument: a field out of range.
-// FailedPrecondition: a mode that was not loaded, or that drafts ahead where `not_ahead` says why
-// the source cannot.
+// `loaded`: the mode the model was loaded with. InvalidArgument: a field out of range.
+// FailedPrecondition: a mode that was not loaded, or one that drafts ahead although `not_ahead`
+// states why the source cannot.
 Status ValidateSpeculation(const Request& request, SpecMode loaded, const std::string& not_ahead);
 
 }  // namespace thermocline

@@ -1,8 +1,8 @@
-// Attention over cached keys and values, in partial results that can be merged.
+// Attention over the KV cache, in partial results that can be merged.
 //
 //   p_s = exp(q.k_s - max),  out = sum_s p_s v_s,  total = sum_s p_s
-// for the heads of one kv head's group and several tokens at once, so that its keys and values are
-// read once.
+// for the heads of one kv head's group and several tokens at once, so that its K and V are read
+// once.
 //
 // The cache holds blocks of kKvBlock positions. In a block, one kv head's keys are 4 panels of 16
 // positions, laid as the 16 rows of a weight panel [16, Dh] of F16, Q8_0 or Q4_0 (kernels/types.h):
@@ -36,7 +36,8 @@ THERMOCLINE_HOST_DEVICE inline constexpr bool IsQuantized(KvType type) {
 THERMOCLINE_HOST_DEVICE inline constexpr int RoundUp(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-// Bytes of one kv head's keys, or values, in one block. Blocks require Dh a multiple of 32.
+// Bytes of one kv head's keys (KeyBlockBytes) or values (ValueBlockBytes) in one block. Blocks
+// require Dh a multiple of 32.
 inline constexpr std::size_t KeyBlockBytes(KvType type, int head_dim) {
   return kKvBlock / kPanelRows * PanelBytes(KeyType(type), head_dim);
 }
@@ -77,20 +78,20 @@ struct PositionSpan {
   int end = 0;
 };
 
-// The most rows that share a block's keys and values. A token has a row for each of its heads.
+// The most rows that share the loads of a block. A token has a row for each of its heads.
 inline constexpr int kAttentionRows = 24;
 
 struct AttentionParams {
-  Activations q;  // [tokens, group, head_dim], times 1 / sqrt(Dh) or what the model has for it; the
-                  // Q8 form is read if the keys are quantised
+  Activations q;  // [tokens, group, head_dim], scaled by 1 / sqrt(Dh) or by the model's own factor;
+                  // the Q8 form is read if the keys are quantised
   int group = 1;  // heads that share the kv head
   int head_dim = 0;
   KvType type = KvType::kF16;
   const std::uint8_t* const* blocks = nullptr;  // of the whole cache; block i: positions 64i..
   std::size_t keys_offset = 0;                  // of this layer and kv head in a block
   std::size_t values_offset = 0;
-  // Tokens of one sequence whose keys and values are stored. Neither begins nor ends decrease; all
-  // spans lie in the same chunk. Each token gets the bits that it gets alone.
+  // Tokens of one sequence whose K and V are stored. Neither begins nor ends decrease; all spans
+  // lie in the same chunk. Each token gets the bits that it gets alone.
   int tokens = 1;
   const PositionSpan* spans = nullptr;  // [tokens]
   float* scores = nullptr;              // [tokens * group, kKvBlock] scratch
@@ -102,8 +103,8 @@ struct AttentionParams {
 void MergeAttention(const AttentionState& part, int group, int head_dim,
                     const AttentionState& into);
 void CopyAttention(const AttentionState& part, int group, int head_dim, const AttentionState& into);
-// out = state.out / total. [group, head_dim]. `sinks` [group], or null: scores that no value has,
-// which take their part of the total. Source: Xiao et al. 2023; gpt-oss.
+// out = state.out / total. [group, head_dim]. `sinks` [group], or null: scores without a value,
+// added to the total. Source: Xiao et al. 2023; gpt-oss.
 void FinishAttention(const AttentionState& state, int group, int head_dim, const float* sinks,
                      float* out);
 

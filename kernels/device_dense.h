@@ -1,13 +1,14 @@
-// Dense ops on an accelerator: products of whole matrices, attention, norms, rotation.
-// How pointers, streams and bits are meant: device_ops.h.
+// Dense ops on an accelerator: products of whole matrices, attention, norms, rotation. device_ops.h
+// states the rules for pointers, streams and bits.
 //
-// What differs from token to token (ids, positions) is read from the device's memory, and grids
-// depend on shapes alone: a captured graph stays valid for every token. `positions` [T]: how many
-// tokens of its sequence are before each token. Tokens of one step may belong to several sequences.
+// Values that differ from token to token (ids, positions) are read from the device's memory, and
+// grids depend on shapes alone: a captured graph stays valid for every token. `positions` [T]: how
+// many tokens of its sequence are before each token. Tokens of one step may belong to several
+// sequences.
 //
 // Tolerances, relative to the CPU's results: float weights 1e-5 of sum |w x| (another order of
 // sums); exp, erf and tanh 1e-6 (gated, log-sum-exp: of the value); attention 1e-5 of the largest
-// |value| (order of sums and exp). All else has the CPU's bits.
+// |value| (order of sums and exp). All other results have the CPU's bits.
 #pragma once
 
 #include "kernels/attention.h"
@@ -32,13 +33,13 @@ struct DeviceActivations {
   Activations view() const { return {x, q, scale, scaled_sum, sum, half_sum, nullptr, cols}; }
 };
 
-// gemm.h's product, then out = (product + bias), added to what `out` held if `accumulate`.
+// gemm.h's product, then out = product + bias, plus the previous `out` if `accumulate`.
 struct DeviceGemmParams {
   GemmParams gemm;              // all of its panels; out_stride of neighbouring tokens
   const float* bias = nullptr;  // [rows] or null
   bool accumulate = false;
-  // The second half of the tokens' products is added to the first half's, which alone gets the bias
-  // and is added to nothing. Requires: an even number of tokens, not `accumulate`.
+  // The second half of the tokens' products is added to the first half's; only the first half gets
+  // the bias. Requires: an even number of tokens, not `accumulate`.
   bool fold = false;
 };
 
@@ -46,8 +47,8 @@ struct DeviceGemmParams {
 struct DeviceQuantizeParams {
   DeviceActivations x;  // [T, cols]; x is read
   int tokens = 0;
-  // Rows [T, 2T) become what rows [0, T) lose by rounding, x - scale * q, and its Q8 form: as two
-  // tokens they have 16 bits of precision.
+  // Rows [T, 2T) become the rounding errors of rows [0, T), x - scale * q, and their Q8 form: the
+  // two rows together have 16 bits of precision.
   bool with_rest = false;
 };
 
@@ -118,15 +119,15 @@ struct DeviceRotateParams {
   DeviceKv kv;
 };
 
-// Attention of T tokens, stored before, to the cache up to themselves: out = softmax(q k) v.
-// Softmaxes of aligned chunks of kAttentionChunk positions are merged in order.
+// Attention of T tokens, whose K and V are stored, over the cache up to themselves: out = softmax(q
+// k) v. Softmaxes of aligned chunks of kAttentionChunk positions are merged in order.
 struct DeviceAttentionParams {
   Activations q;  // [T, H * Dh], scaled; the Q8 form is read if the cache is Q8_0
   int heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
   int tokens = 0;
-  int context = 0;                 // tokens of a sequence are at most so many: sizes the grid
+  int context = 0;                 // most tokens of a sequence; sizes the grid
   int window = 0;                  // positions a token sees, itself included; 0: all
   const int* positions = nullptr;  // [T]
   DeviceKv kv;

@@ -1,11 +1,11 @@
 // The ops on an accelerator, and the few calls of its runtime that the engine needs, as tables of
-// functions: whoever holds a table needs no header of the vendor and no #ifdef.
+// functions, so that code that holds a table needs neither the vendor's headers nor an #ifdef.
 //
 // Pointers are to the device's memory unless a comment says otherwise. Every op and copy is
-// asynchronous on its stream, in order, and allocates nothing. Weights and keys and values lie on
-// the device byte for byte as in the host's memory (kernels/types.h, rows.h, attention.h). Ops give
-// the bits of the CPU's tables but where their header states a tolerance; none adds floats in an
-// order that depends on timing.
+// asynchronous on its stream, in order, and allocates nothing. Weights and the KV cache lie on the
+// device byte for byte as in the host's memory (kernels/types.h, rows.h, attention.h). Ops give the
+// bits of the CPU's tables unless their header states a tolerance; none adds floats in an order
+// that depends on timing.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct DeviceProperties {
   int driver, runtime;  // versions, 1000 major + 10 minor
 };
 
-// Errors of the runtime that the engine treats apart from others.
+// Errors of the runtime that the engine treats specially.
 enum class DeviceTrouble : std::uint8_t {
   kNone,         // not an error
   kNoDriver,     // none is installed, or an older one than the runtime needs
   kNoDevice,     // the driver sees none
   kNotBuilt,     // this build's kernels do not run on the device
   kOutOfMemory,  // of the device, or of pinned host memory
-  kProcessLost,  // the runtime promises nothing more to this process, after a reset neither
+  kProcessLost,  // the process cannot use the runtime again, even after a reset
   kOther
 };
 
@@ -44,7 +44,7 @@ struct DeviceRuntime {
   const char* (*error_text)(DeviceError error);
   DeviceTrouble (*trouble)(DeviceError error);
   DeviceError (*count)(int* devices);
-  // Makes `device` the calling thread's, and creates its context.
+  // Selects `device` for the calling thread, and creates its context.
   DeviceError (*use)(int device);
   DeviceError (*properties)(int device, DeviceProperties* out);
   DeviceError (*memory)(std::size_t* free, std::size_t* total);
@@ -72,10 +72,10 @@ struct DeviceRuntime {
   DeviceError (*graph_end)(Stream stream, Graph* out);
   DeviceError (*graph_launch)(Graph graph, Stream stream);
   DeviceError (*graph_destroy)(Graph graph);
-  // *sum += all 32-bit words of `from`: what reading memory alone costs. Requires: bytes a multiple
+  // *sum += all 32-bit words of `from`: a measure of the read bandwidth. Requires: bytes a multiple
   // of 16, `from` 16-byte aligned.
   DeviceError (*sum_words)(const void* from, std::size_t bytes, std::uint32_t* sum, Stream stream);
-  // Gives up the context and all that was allocated in it, after an error that sticks.
+  // Destroys the context and all its allocations, after an error that sticks.
   DeviceError (*reset)();
 };
 

@@ -1,10 +1,10 @@
-// Sparse ops on an accelerator: predicting neurons, and multiplying the rows of those found. Counts
-// and lists stay on the device and grids are fixed, so that graphs of launches stay valid. How
-// pointers, streams and bits are meant: device_ops.h.
+// Sparse ops on an accelerator: predicting neurons, and multiplying the rows of the predicted ones.
+// Counts and lists stay on the device and grids are fixed, so that graphs of launches stay valid.
+// device_ops.h states the rules for pointers, streams and bits.
 //
 // A device holds the hot neurons of a layer, or all of them. Neurons have their number in the layer
-// everywhere, 0..F-1; only the bytes of rows are elsewhere, where a table says. What is known of a
-// neuron and a token (gate, h, logit) lies at [t, neuron], so nothing moves when lists shrink.
+// everywhere, 0..F-1; only the bytes of rows are at other places, given by a table. The values of a
+// neuron and a token (gate, h, logit) lie at [t, neuron], so they do not move when lists shrink.
 // Every array begins at a multiple of 16 bytes.
 #pragma once
 
@@ -26,7 +26,7 @@ inline constexpr int kSparseTokensMax = 16;
 struct NeuronSet {
   std::uint16_t* masks = nullptr;  // [F] bit t: for token t; 0 = not in the set
   std::int32_t* ids = nullptr;     // [F] those in the set, ascending
-  // [R + 1] where ids[] reaches neuron 1024 i; the last one is how many there are.
+  // [R + 1] index in ids[] of the first neuron >= 1024 i; the last one is the number of neurons.
   std::int32_t* starts = nullptr;
   std::int32_t* ticket = nullptr;  // [1] zero at first, and after every op
 };
@@ -52,8 +52,8 @@ struct DevicePackSignParams {
   std::int32_t* totals = nullptr;  // [T]
 };
 
-// Neurons whose score less `shift` reaches their threshold. The bits of the CPU's: scores are whole
-// numbers.
+// Neurons whose score less `shift` reaches their threshold. Scores are integers, so they equal the
+// CPU's.
 struct DeviceSignPredictParams {
   SignPlanes planes = {};                    // cols, and bits on the device; rows = F or slots
   const std::int32_t* slots = nullptr;       // [F] -1 = not here; null: every neuron is
@@ -68,7 +68,8 @@ struct DeviceSignPredictParams {
   NeuronSet out = {};
 };
 
-// Neurons whose logit is at least `threshold` + *shift; all that are here if there are no logits.
+// Neurons whose logit is at least `threshold` + *shift; all neurons on the device if there are no
+// logits.
 struct DeviceLogitPredictParams {
   const float* logits = nullptr;  // [T, logits_stride] or null
   int logits_stride = 0;
@@ -117,9 +118,8 @@ struct DeviceGemmRowsParams {
 // tokens, runs R = NumSumRuns(F). Steps 1 and 2 are skipped and done, in this order:
 //   q8_0 q4_0 q4_1 q4_k  max_rows, sum_rows, finish_sum
 //   f32 f16 bf16         sum_rows, finish_sum: no maxima, `sums` instead of high and low
-// Bits of the CPU's for q8_0 and q4_0 in any partition. For q4_1 and q4_k in one partition; a
-// second one's sums of minimums are added after the first's. Float types: |error| <= 1e-5 * sum |h
-// w|.
+// The CPU's bits for q8_0 and q4_0 in any partition. For q4_1 and q4_k in one partition; a second
+// one's sums of minimums are added after the first's. Float types: |error| <= 1e-5 * sum |h w|.
 struct DeviceSumRowsParams {
   DeviceRows weights = {};   // [F, D] of a type that CanSumRows
   NeuronSet neurons = {};    // read: rows to add
@@ -135,7 +135,7 @@ struct DeviceSumRowsParams {
   float* sums = nullptr;         // [T, R, D] written, float types
 };
 
-// out[t, c] = y + bias[c], added to what out held if `accumulate`.
+// out[t, c] = y + bias[c], plus the previous value if `accumulate`.
 struct DeviceFinishSumParams {
   static constexpr int kPartsMax = FinishSumParams::kPartsMax;
   int neurons = 0, cols = 0;  // F, D
@@ -152,7 +152,7 @@ struct DeviceFinishSumParams {
   int out_stride = 0;
 };
 
-// All steps of one partition, in one launch for a decoded step and two for a prompt: out as
+// All steps of one partition, in one launch for a decode step and two for prefill: out as
 // finish_sum writes it. Requires: one part, whose arrays are those of `sum`.
 struct DeviceDownRowsParams {
   DeviceSumRowsParams sum = {};  // limits are its own maxima
@@ -162,8 +162,8 @@ struct DeviceDownRowsParams {
 };
 
 // The hand-off between the device and the host by flags in mapped memory. A step of the graph first
-// advances `epoch`, which both sides count; a flag that holds the epoch says that this step's bytes
-// are there. The host stores its flag with release and waits for the other's with acquire.
+// advances `epoch`, which both sides count; a flag equal to the epoch means that this step's bytes
+// have arrived. The host stores its flag with release and waits for the other's with acquire.
 struct DevicePublishParams {
   const void* from = nullptr;            // on the device, 16-byte aligned
   void* to = nullptr;                    // mapped
@@ -172,13 +172,14 @@ struct DevicePublishParams {
   const std::uint32_t* epoch = nullptr;  // on the device
 };
 
-// Holds the stream until *flag has reached *epoch. So that a host that died does not hang the
-// device, it gives up after `spins_max` looks, and so does every later wait with the same `error`.
+// Holds the stream until *flag has reached *epoch. It gives up after `spins_max` polls, so that a
+// dead host does not hang the device; then every later wait with the same `error` gives up at once.
 struct DeviceWaitParams {
   const std::uint32_t* flag = nullptr;   // mapped
   const std::uint32_t* epoch = nullptr;  // on the device
   std::uint32_t* error = nullptr;        // mapped; set to 1 when it gives up
-  std::uint64_t spins_max = 0;           // a look takes about 1 us of a bus, 0.1 us of one memory
+  std::uint64_t spins_max = 0;           // a poll takes about 1 us over a bus, 0.1 us in shared
+                                         // memory
 };
 
 struct SparseOps {

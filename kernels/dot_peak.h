@@ -1,5 +1,5 @@
 // The most multiply-adds that a processor can make: the dot product of a table's quantised products
-// on registers, with nothing to load, decode or scale.
+// on registers, without loads, decoding or scaling.
 #pragma once
 
 #include <cstdint>

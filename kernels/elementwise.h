@@ -38,8 +38,8 @@ struct RopeParams {
 };
 
 // kFatRelu keeps x where x >= threshold, else 0. kRelu2 is relu(x)^2. kGelu is x Phi(x), kGeluTanh
-// its approximation with tanh. kDRelu is relu(gate) * relu(up), kClampedSwiglu is below, the others
-// are act(gate) * up.
+// its approximation with tanh. kDRelu is relu(gate) * relu(up), kClampedSwiglu is defined below,
+// the others are act(gate) * up.
 enum class GateActivation : std::uint8_t {
   kSilu,
   kRelu,

@@ -26,8 +26,8 @@ struct GemmParams {
   int out_stride = 0;    // floats between two tokens' outputs
   int panel_begin = 0;   // the panels of this call: a worker's share
   int panel_end = 0;
-  // Few tokens, quantised weights: they are asked for so many bytes before they are used, 0 = left
-  // to the processor. They may lie behind the matrix; nothing is read there.
+  // For few tokens and quantised weights: weights are prefetched this many bytes ahead; 0 leaves it
+  // to the processor. The address may lie behind the matrix, because a prefetch does not read.
   int prefetch_bytes = kPrefetchBytes;
 };
 

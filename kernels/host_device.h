@@ -1,6 +1,6 @@
-// For small functions that kernels on a GPU call, too. nvcc refuses to call any other there (the
-// build has no --expt-relaxed-constexpr), because what such a function reads need not be on the
-// device: a constexpr array is the host's.
+// Marks small functions that GPU kernels call as well. nvcc refuses to call any other there (the
+// build has no --expt-relaxed-constexpr), because data that such a function reads, for example a
+// constexpr array, may exist on the host alone.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,7 +1,7 @@
 // GGUF's types that choose points of a grid: to floats.
 //
 // A block holds 256 columns of one row; a point is 8 neighbouring columns' (IQ2) or 4 columns'
-// (IQ3) magnitudes, with a sign for each column. Nothing multiplies them as they are stored: rows
+// (IQ3) magnitudes, with a sign for each column. No kernel multiplies them as they are stored: rows
 // are held as another type (model/held_types.h).
 //
 //   type    bytes fields in order                                                   magnitudes
@@ -9,11 +9,14 @@
 //                 scale of 4                                                        8, 25, 43
 //   IQ2_XS   74   f16 d, u16 = point of 9 bits, sign of 7 [32], 4-bit scales of 16 columns [16]
 //   IQ2_S    82   f16 d, points u8 [32], signs u8 [32], their points' high 2 bits [8], scales as XS
-//   IQ3_XXS  98   f16 d, points u8 [64], then u32 for 32 columns as IQ2_XXS         4, 12, .. 52,
-//   62 IQ3_S   110   f16 d, points u8 [64], their ninth bits [8], signs u8 [32],
+//   IQ3_XXS  98   f16 d, points u8 [64], then u32 for 32 columns as IQ2_XXS         4, .. 52, 62
+//   IQ3_S   110   f16 d, points u8 [64], their ninth bits [8], signs u8 [32],
 //                 4-bit scales of 32 columns [8]                                    1, 3, .. 15
-//   weight = scale magnitude sign, scale = d (s + 1/2) / 4 (IQ2), / 2 (IQ3_XXS), d (2 s + 1)
-//   (IQ3_S) Signs of 7 bits have an eighth that makes their number even.
+//
+//   weight = scale magnitude sign
+//   scale  = d (s + 1/2) / 4 (IQ2), d (s + 1/2) / 2 (IQ3_XXS), d (2 s + 1) (IQ3_S)
+//
+// Signs of 7 bits have an eighth that makes the number of negative signs even.
 //
 // Source: the block formats of ggml's GGUF files.
 #pragma once

@@ -1,4 +1,4 @@
-// A build without CUDA has no kernels of it.
+// A build without CUDA has no CUDA kernels.
 #include "kernels/device_ops.h"
 
 namespace thermocline::kernels {

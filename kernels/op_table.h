@@ -44,8 +44,9 @@ struct OpTable {
 
 const OpTable& ReferenceOps();
 
-// Every table this build has and this processor can run, fastest first; the last is the reference.
-// Source: CPUID or the kernel's HWCAP, asked at run time.
+// All tables that this build has and this processor can run, fastest first; the last is the
+// reference.
+// Source: CPUID or the kernel's HWCAP, queried at run time.
 struct OpTables {
   const OpTable* tables[8];
   int count;

@@ -25,14 +25,14 @@ struct QuantizeParams {
 // One row between GGUF's row-major blocks and floats. Requires: n a multiple of the type's block
 // size.
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out);
-// `importance` [n] or null: the mean square of what each column multiplies; columns of more are
-// rounded with less error. Floats, Q8_0 and TQ2_0 are the same with it.
+// `importance` [n] or null: the mean square of each column's inputs; more important columns are
+// rounded with less error. Floats, Q8_0 and TQ2_0 ignore it.
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row,
                  const float* importance = nullptr);
 
-// The type of which GPUs hold rows of `type`: the type itself if they have kernels for it; Q6_K for
+// The type in which GPUs hold rows of `type`: the type itself if they have kernels for it; Q6_K for
 // Q3_K, Q8_0 for IQ4_NL and Q5_0 for MXFP4 (without loss), Q6_K for Q2_K and Q8_0 for IQ4_XS
-// (rounded anew).
+// (rounded again).
 DType DeviceType(DType type);
 // One row of `from` as a row of `to`. Requires: n a multiple of both block sizes.
 void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out);

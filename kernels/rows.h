@@ -1,10 +1,10 @@
 // Weight matrices of which only some rows are read: each row's bytes lie together.
 //
-// A row holds what one lane of a panel holds (kernels/types.h), as little-endian words. For each
+// A row holds the data of one lane of a panel (kernels/types.h), as little-endian words. For each
 // group of columns in order:
 //   blocks of 32              group of k = 8 blocks (fewer at the row's end): f16 d[k] (MXFP4: u8
 //                             e[k]), f16 m[k] if the type has one, then each block's words: word j
-//                             is what quad j of the panel's block holds for the row
+//                             is the row's word of quad j of the panel's block
 //   Q4_K Q5_K IQ4_XS Q2_K     group of one block: f16 d, f16 dmin (IQ4_XS: u16 h), the words of the
 //                             panel's quads
 //   Q3_K TQ2_0                group of one block: f16 d, the words of the panel's quads
@@ -20,7 +20,7 @@
 
 namespace thermocline::kernels {
 
-// Borrows its bytes. Rows lie one behind the other, or each where `where` says.
+// Borrows its bytes. Rows are consecutive, or at the addresses in `where`.
 struct RowMatrix {
   DType type = DType::kF32;
   int rows = 0;
@@ -46,7 +46,7 @@ void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t*
 // Row `row` as floats.
 void DequantizeMatrixRow(const RowMatrix& matrix, int row, float* out);
 
-// Panels of rows that are multiplied together, and the room for them.
+// Panels of rows that are multiplied together, and their scratch memory.
 inline constexpr int kRowPanels = 2;
 inline constexpr std::size_t RowScratchBytes(DType type, int cols) {
   return kRowPanels * PanelBytes(type, cols);
@@ -67,7 +67,7 @@ struct GemmRowsParams {
 
 // Neurons whose contributions are added up with one common scale (below).
 inline constexpr int kSumChunk = 1024;
-// Columns a call of SumRows must begin at a multiple of.
+// A call of SumRows must begin at a multiple of this many columns.
 inline constexpr int kSumColumns = 256;
 
 struct SharedSum;  // shared_sum.h
@@ -102,7 +102,7 @@ struct SumRowsParams {
 
 // F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, TQ2_0.
 inline constexpr bool CanSumRows(DType type) { return Traits(type).summable; }
-// `type`, or the nearest with such a kernel, rounded anew, whose blocks divide rows of `cols`
+// `type`, or the nearest with such a kernel, rounded again, whose blocks divide rows of `cols`
 // weights: Q4_0 for TQ2_0, Q8_0 for the others, F16 where neither fits.
 DType SummableType(DType type, std::int64_t cols);
 std::size_t SumScratchBytes(int columns);

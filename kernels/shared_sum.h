@@ -1,10 +1,10 @@
 // One sum over neuron-major down rows (SumRows of rows.h) shared by partitions of the neurons, each
-// with rows of its own, so that it does not matter to the bits where a row is summed.
+// with rows of its own, so that the bits do not depend on the partition that sums a row.
 //
 // Quantised types, in three steps: every partition finds its largest |h_k * a_k| for each run of
-// rows and block of columns (maxima); with the larger of all as limits each rounds its coefficients
-// to 16 bits and adds in integers; FinishSum adds the parts and scales. The sums of minimums alone
-// are floats, added by partition.
+// rows and block of columns (maxima); with the largest of all partitions as limits each rounds its
+// coefficients to 16 bits and adds in integers; FinishSum adds the parts and scales. The sums of
+// minimums alone are floats, added by partition.
 #pragma once
 
 #include <cstdint>

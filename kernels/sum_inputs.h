@@ -1,10 +1,10 @@
-// Sums over the rows of an input-major matrix, where row j is what input j multiplies, by several
-// threads: each adds up a part of the rows in integers, and the parts are added and scaled at last.
+// Sums over the rows of an input-major matrix (row j is multiplied by input j), by several threads:
+// each adds up a part of the rows in integers, and the parts are added and scaled last.
 //
-// With a_jb the scale of row j's block b of 32 outputs, limit_b at least every |x_j a_jb|, and
-// s = limit_b / 32512: q = round(x_j a_jb / s) has 16 bits, and y = s * sum of q * (level -
-// offset). As SumRows (rows.h) of quantised types, but that limits are given, so that a row is read
-// once, and there are no runs of rows: the sums are the same however the rows are shared out.
+// With a_jb the scale of row j's block b of 32 outputs, limit_b at least every |x_j a_jb|, and s =
+// limit_b / 32512: q = round(x_j a_jb / s) has 16 bits, and y = s * sum of q * (level - offset).
+// Differs from SumRows (rows.h) of quantised types in that limits are given, so that a row is read
+// once, and rows have no runs: the sums do not depend on how rows are split among threads.
 #pragma once
 
 #include <cstdint>

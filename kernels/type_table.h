@@ -1,4 +1,4 @@
-// The element types, and what each is known by: one row for each. Adding a type begins here.
+// The element types and their properties: one row for each. Adding a type begins here.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct PanelLayout {
   bool codebook = false;  // a level is a place in a codebook
 };
 
-// Everything that a type is known by; adding one begins with its row.
+// All properties of a type; adding one begins with its row.
 struct DTypeTraits {
   DType type;
   const char* name;    // as in GGUF files' types, lower case
@@ -253,8 +253,8 @@ static_assert([] {
   return true;
 }());
 
-// Calls body(std::integral_constant<DType, type>()): code that is made for each type is chosen here
-// alone.
+// Calls body(std::integral_constant<DType, type>()): the only place that chooses code instantiated
+// per type.
 template <int kFirst = 0, typename Body>
 inline auto ForDType(DType type, const Body& body) {
   if constexpr (kFirst + 1 < kNumDTypes) {

@@ -3,10 +3,10 @@
 namespace thermocline::adapt {
 namespace {
 
-// The uses of all experts are up to 100 KiB.
+// The experts' use counts are up to 100 KiB, so they are copied only this often.
 constexpr int kStepsBetweenUses = 64;
 
-// Bounds and steps of the shift, in units of what it is added to.
+// Bounds and steps of the shift, in units of the threshold it is added to.
 predictor::ControllerParams ParamsFor(double recall, double unit) {
   return {.recall = recall, .step = unit / 8, .step_min = unit / 64, .shift_max = 4 * unit};
 }
@@ -81,12 +81,12 @@ void FfnGovernor::AfterStep(int tokens) {
 
 void FfnGovernor::Idle() {
   while (auditor_.pending()) AuditOne();
-  Publish(true);  // no further token may come soon to show what a missed turn left out
+  Publish(true);  // waits for the lock: no later step may publish it
 }
 
 void FfnGovernor::AuditOne() {
   const int layer = auditor_.AuditOne(transformer_.audited_sides());
-  // A request in another mode may have begun since the token was kept.
+  // A request in another mode may have started since the token was stored.
   const FfnMode mode = auditor_.mode(layer);
   FfnLayerStats& stats = current_[layer];
   stats.audit_s = auditor_.seconds(layer);

@@ -1,4 +1,4 @@
-// Runs audits and controllers beside decoding, and keeps the figures that others read.
+// Runs audits and controllers beside decoding, and publishes their figures.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@
 namespace thermocline::adapt {
 
 struct GovernorOptions {
-  int audit_interval = 0;            // one of so many decoded tokens; 0 = none
+  int audit_interval = 0;            // one in this many decoded tokens; 0 = none
   FfnMode shadow = FfnMode::kDense;  // as Auditor::Params
-  double controller_recall = 0;      // to hold; 0 = the thresholds stay as they were loaded
+  double controller_recall = 0;      // target; 0 = the thresholds stay as loaded
 };
 
-// Decode thread only, but for Stats and Freeze.
+// Decode thread only, except Stats and Freeze.
 class FfnGovernor {
  public:
   FfnGovernor(load::LoadedModel& model, exec::Transformer& transformer,
@@ -29,16 +29,16 @@ class FfnGovernor {
   FfnGovernor(const FfnGovernor&) = delete;
   FfnGovernor& operator=(const FfnGovernor&) = delete;
 
-  // The modes of the tokens to come.
+  // Sets the modes of the following tokens.
   void SetModes(const load::RequestModes& modes);
-  // After each step of decoding: at most one layer is audited.
+  // Called after each decoding step: audits at most one layer.
   void AfterStep(int tokens);
-  // The audits that are left, when there is nothing else to do.
+  // Runs the remaining audits while there is no other work.
   void Idle();
-  // A request ends: its figures are there before its client sees that.
+  // Called when a request ends: publishes its figures before its client sees the end.
   void EndRequest() { Publish(true); }
 
-  // Thread-safe. Never makes the decode thread wait while it has tokens to make.
+  // Thread-safe. Never blocks the decode thread while it has tokens to decode.
   std::vector<FfnLayerStats> Stats() const;
   FlashCounters Flash() const;
   HotStats Hot() const;
@@ -51,8 +51,7 @@ class FfnGovernor {
   predictor::LayerController* ControllerOf(int layer, FfnMode mode);
   void AuditOne();
   void Publish(bool wait = false);
-  // From the decode thread's counters to what other threads read.
-  // `all`: what is large, too.
+  // Copies the decode thread's counters to the published ones. `all`: including the large ones.
   void CopyOut(bool all) REQUIRES(mutex_);
 
   load::LoadedModel& model_;
@@ -66,8 +65,8 @@ class FfnGovernor {
   std::vector<FfnLayerStats> published_ GUARDED_BY(mutex_);
   FlashCounters flash_ GUARDED_BY(mutex_);
   HotStats hot_ GUARDED_BY(mutex_);
-  ExpertStats experts_ GUARDED_BY(mutex_);  // as of the last request, or of a while ago
-  int steps_ GUARDED_BY(mutex_) = 0;        // since they were copied
+  ExpertStats experts_ GUARDED_BY(mutex_);  // as of the last request, or some steps ago
+  int steps_ GUARDED_BY(mutex_) = 0;        // since the last copy
 };
 
 }  // namespace thermocline::adapt

@@ -13,10 +13,10 @@
 namespace thermocline {
 
 struct ExpertStats {
-  int experts = 0, used = 0;  // E of a layer, K of a token; 0: the model is no mixture
-  // By decoded tokens since the start. Layers without experts have zeros.
+  int experts = 0, used = 0;  // per layer (E), per token (K); 0: the model is not a mixture
+  // Per layer, over the decoded tokens since the start. Layers without experts have zeros.
   std::vector<std::int64_t> uses = {};  // [L, E]
-  // Experts from flash: those that the layer before took for the next one's, and how many were.
+  // Experts on flash: guesses made in one layer for the next layer's experts, and the correct ones.
   std::int64_t guessed = 0, guessed_right = 0;
 
   int layers() const { return experts > 0 ? static_cast<int>(uses.size()) / experts : 0; }
@@ -29,8 +29,8 @@ inline std::int64_t AllUses(std::span<const std::int64_t> uses) {
   return std::accumulate(uses.begin(), uses.end(), std::int64_t{0});
 }
 
-// Returns the share of a layer's uses that its most used `share` of experts make; at least one of
-// them. 0 without uses.
+// Returns the share of a layer's uses that its most used `share` of experts make; at least one
+// expert. 0 without uses.
 inline double HottestShare(std::span<const std::int64_t> uses, double share) {
   std::vector<std::int64_t> sorted(uses.begin(), uses.end());
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
@@ -40,7 +40,8 @@ inline double HottestShare(std::span<const std::int64_t> uses, double share) {
   return all > 0 ? base::Ratio(AllUses(std::span(sorted).first(count)), all) : 0;
 }
 
-// Uses of the most used expert over the mean: 1 where a router shares out evenly. 0 without uses.
+// Uses of the most used expert over the mean: 1 if the router spreads tokens evenly. 0 without
+// uses.
 inline double LoadOfMostUsed(std::span<const std::int64_t> uses) {
   const std::int64_t all = AllUses(uses);
   if (all == 0) return 0;

@@ -1,4 +1,4 @@
-// The grammar of an answer's text, as a client gives it.
+// The grammar of an answer's text, as a client specifies it.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@ namespace thermocline {
 
 struct GrammarSpec;
 
-// A rule of a GBNF grammar that is no GBNF.
+// A rule of a GBNF grammar that is defined outside GBNF.
 struct GrammarPart {
   std::string name;                                   // of the rule
-  std::shared_ptr<const GrammarSpec> spec = nullptr;  // what the rule derives; nullptr: free text
+  std::shared_ptr<const GrammarSpec> spec = nullptr;  // the rule's language; nullptr: free text
   std::vector<std::string> stops =
-      {};                 // of free text: what it does not contain, none of them empty
-  bool at_start = false;  // what it does not begin with, rather
-  // The rule derives the strings that the schema `spec` allows, without `stops`, as they are and
-  // not as JSON; with `quote`, as they stand between two of these, with backslashes.
+      {};                 // of free text: strings that it must not contain, none of them empty
+  bool at_start = false;  // instead, strings that it must not begin with
+  // The rule derives the strings that the schema `spec` allows, without `stops`, as plain text and
+  // not as JSON; with `quote`, as they appear between two such quotes, with backslash escapes.
   bool bare = false;
-  std::vector<std::string> except = {};  // whole strings that it does not derive
+  std::vector<std::string> except = {};  // whole strings that the rule excludes
   char quote = '\0';
-  // A schema that is not supported may be taken for any object.
+  // An unsupported schema may be replaced by any object.
   bool lenient = false;
 };
 
@@ -32,7 +32,7 @@ struct GrammarSpec {
   Kind kind = Kind::kJsonObject;
   std::string text = {};                  // kJsonSchema: JSON; kRegex, kGbnf
   std::vector<std::string> choices = {};  // kChoice
-  std::string field = {};                 // as the protocol calls it
+  std::string field = {};                 // the protocol's name of the field
   std::vector<GrammarPart> parts = {};    // kGbnf: rules that `text` uses and does not define
 };
 
@@ -45,11 +45,11 @@ struct GrammarLimits {
   int states_max = 200'000;
   int compile_ms_max = 2000;
   std::int64_t cache_bytes = 96 << 20;    // of compiled grammars that are kept
-  std::int64_t memory_bytes = 256 << 20;  // of all: compiled ones, and what compiling takes
+  std::int64_t memory_bytes = 256 << 20;  // for all: compiled grammars and compilation
 
-  // For compiled grammars, in use by answers or kept.
+  // The limit for compiled grammars, both in use by answers and cached.
   std::int64_t compiled_bytes_max() const { return memory_bytes / 2; }
-  // For compiling one.
+  // The limit for one compilation.
   std::int64_t compile_bytes_max() const { return memory_bytes / 2 / kGrammarsCompiledAtOnce; }
 };
 

@@ -25,21 +25,21 @@ inline std::string_view KvTypeName(KvType type) {
   return kKvTypeNames[static_cast<std::size_t>(type)];
 }
 
-// The way of reading the model's file while it loads. kDirect: around the page cache, which then
-// holds no second copy of the weights; kAuto: so where a GPU shares the memory, or memory is short.
+// The way of reading the model's file while it loads. kDirect bypasses the page cache, which then
+// holds no second copy of the weights; kAuto does so if a GPU shares the memory or memory is short.
 enum class FileReading { kAuto, kCached, kDirect };
 inline constexpr std::array<std::string_view, 3> kFileReadingNames = {"auto", "cached", "direct"};
 
 struct MemoryOptions {
-  // The memory of the whole process: weights, the KV cache, other caches, buffers. 0 = what the
-  // system and the control group allow, less a tenth.
+  // The memory of the whole process: weights, the KV cache, other caches, buffers. 0 = the memory
+  // that the system and the control group allow, less a tenth.
   std::int64_t budget_bytes = 0;
-  // Share of the feed-forward weights that may take memory, with all that reading the others
-  // needs; decides instead of the budget. 0 = the budget decides. For measurements.
+  // The share of the feed-forward weights that may be in memory, together with all buffers for
+  // reading the others; used instead of the budget. 0 = the budget applies. For measurements.
   double ffn_share = 0;
   std::string bundle = {};         // path; "" = MODEL.tcb
-  std::size_t requests_bytes = 0;  // of the budget, what the caller takes for requests
-  bool read_ahead = true;          // guess what the next layer needs while the device would be idle
+  std::size_t requests_bytes = 0;  // the part of the budget that the caller uses for requests
+  bool read_ahead = true;          // read the next layer's guessed neurons while the device is idle
 };
 
 struct ModelOptions {
@@ -52,23 +52,23 @@ struct ModelOptions {
   FileReading reading = FileReading::kAuto;
   bool verify = false;         // refuse NaN and infinite weights
   bool quantize_head = false;  // a float output head as q8_0
-  FfnOptions ffn = {};         // which neurons are computed
-  MemoryOptions memory = {};   // how much, and what comes from flash
-  HotOptions hot = {};         // what computes the most used neurons
+  FfnOptions ffn = {};         // the neurons that are computed
+  MemoryOptions memory = {};   // the size of memory, and the weights on flash
+  HotOptions hot = {};         // the device that computes the most used neurons
   SpecOptions spec = {};       // drafts
-  Ablation ablation = {};      // what is left out, for measurements
-  // Path of a trace of the neurons that decoded tokens need (store/trace.h); "" = none.
+  Ablation ablation = {};      // disabled mechanisms, for measurements
+  // Path of a trace of the neurons used by decoded tokens (store/trace.h); "" = none.
   std::string record_trace = {};
 };
 
-// The defaults above compute on the CPU, draft nothing and audit nothing. Where a face of the
-// program begins with something else, it is here.
+// The defaults above compute on the CPU, draft nothing and audit nothing. The functions below are
+// the defaults of the program's interfaces.
 
 // For the subcommands that decode: a GPU if one can be used. A draft or its source without a mode
-// means mode auto there (AddSpecOptions of the tools).
+// implies mode auto there (AddSpecOptions of the tools).
 inline ModelOptions CommandLineDefaults() { return {.hot = {.device = HotDevice::kAuto}}; }
 
-// For the daemon: besides, drafts where they pay, and audits.
+// For the daemon: additionally drafts when they are faster, and audits.
 inline ModelOptions DaemonDefaults() {
   return {.path = "tidepool",
           .ffn = {.audit_interval = 64, .audit_shadow = AuditShadow::kAuto},

@@ -1,5 +1,5 @@
-// The one table of model options: name on the command line and in the daemon's configuration, what
-// the value may be, help. A new option is a member of ModelOptions and a row here.
+// The one table of model options: name on the command line and in the daemon's configuration,
+// allowed values, help. A new option is a member of ModelOptions and a row here.
 #pragma once
 
 #include <vector>
@@ -9,28 +9,29 @@
 
 namespace thermocline {
 
-// Which subcommands take an option; each takes some groups. The daemon takes all that have a key.
+// The subcommands that accept an option; each subcommand takes some groups. The daemon takes all
+// options that have a key.
 enum class OptionGroup {
   kModel,    // every subcommand that runs a model
-  kContext,  // what needs a context of its own
-  kFfn,      // what decodes: neurons,
+  kContext,  // subcommands that need a context of their own
+  kFfn,      // subcommands that decode: neurons,
   kMemory,   // memory and flash,
   kHot,      // the hot tier
-  kDraft,    // what drafts are like
+  kDraft,    // properties of drafts
   kSpec,     // the mode of speculative decoding
   kTrace,
-  kAblation,  // what is left out, for measurements
+  kAblation,  // disabled mechanisms, for measurements
 };
 
 struct ModelOption {
   OptionGroup group;
-  // "-t,--threads"; without a dash a required argument; "!--no-x" makes a bool false; "" = not on
+  // "-t,--threads"; a required argument has no dash; "!--no-x" sets a bool to false; "" = not on
   // the command line.
   const char* flag;
   const char* key;  // "engine.threads"; "" = not in the configuration
   OptionValue value;
   const char* help;
-  bool everyday = false;  // first in --help; all others stand under HeadingOf their group
+  bool everyday = false;  // first in --help; the others follow under HeadingOf their group
 };
 
 // "Speculative decoding".

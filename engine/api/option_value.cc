@@ -60,7 +60,7 @@ Status Set(const MebibytesValue& value, const std::string& name, const std::stri
   return OkStatus();
 }
 
-// The place of `text` among `names`; -1 for "" where that is allowed.
+// Index of `text` in `names`; -1 for "" if that is allowed.
 template <typename Names>
 Result<int> Find(const Names& names, bool optional, const std::string& name,
                  const std::string& text) {

@@ -1,5 +1,5 @@
-// The value of an option: where it goes and what it may be. The command line and the daemon's
-// configuration are both made of these.
+// The value of an option: its target and its allowed values. The command line and the daemon's
+// configuration are both built from these.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,20 @@ struct BoolValue {
 struct BytesValue {  // a number, or one with a unit: 8GiB
   std::int64_t* target;
 };
-struct MebibytesValue {  // a whole number of them, as bytes; -1 stays -1
+struct MebibytesValue {  // a whole number of MiB, stored as bytes; -1 stays -1
   std::int64_t* target;
   int min = -1, max = 1 << 24;
 };
 struct TextValue {
   std::string* target;
   std::vector<std::string> choices = {};  // empty = anything
-  bool optional = false;                  // "" is one of them: not given
+  bool optional = false;                  // "" is allowed: not given
 };
 // An enum by its names; made by Choice.
 struct ChoiceValue {
   void* target;
   std::span<const std::string_view> names;  // of the values 0, 1, ...
-  bool optional;                            // "" is one of them: -1, not given
+  bool optional;                            // "" is allowed: -1, not given
   int (*get)(const void* target);
   void (*set)(void* target, int value);
 
@@ -84,8 +84,8 @@ ChoiceValue Choice(std::optional<Enum>& target, std::span<const std::string_view
               }};
 }
 
-// Sets the option `name` to what `text` says. InvalidArgument gives the value and what was
-// expected.
+// Sets the option `name` to the value of `text`. InvalidArgument states the value and the expected
+// values.
 Status SetValue(const OptionValue& value, const std::string& name, const std::string& text);
 
 // Returns the present value in a form that SetValue takes.

@@ -12,18 +12,18 @@
 
 namespace thermocline {
 
-// The way of making one vector from a text: from its tokens' last hidden states, behind the final
-// norm.
+// The method of making one vector from a text: pools the last hidden states of its tokens, after
+// the final norm.
 enum class Pooling { kMean, kFirst, kLast };
-// "mean", "cls" or "last", as embeddings' files and clients say.
+// "mean", "cls" or "last", as in embedding models' files and clients' requests.
 const char* PoolingName(Pooling pooling);
 std::optional<Pooling> ParsePooling(std::string_view name);
 
-// Vectors of texts instead of an answer.
+// Embeddings of texts instead of an answer.
 struct EmbedRequest {
   Pooling pooling = Pooling::kMean;
   std::vector<int> ends =
-      {};  // of each text among the prompt's tokens, rising; the last is its size
+      {};  // end of each text among the prompt's tokens, ascending; the last is the prompt's size
 };
 
 struct Request {
@@ -36,28 +36,28 @@ struct Request {
   std::optional<SpecMode> spec_mode = {};  // absent: as loaded
   int spec_tokens = -1;                // SpecOptions::tokens_max of this request; -1 = as loaded
   bool ignore_eos = false;             // go on after the model's stop tokens (benchmarks)
-  std::vector<int> stop_tokens = {};   // generation ends at these, too, and does not show them
-  std::vector<int> shown_tokens = {};  // control tokens whose text is part of the answer's
-  // Strings that DRY's repetitions do not go across; absent: \n : " *
+  std::vector<int> stop_tokens = {};   // generation also ends at these, and does not output them
+  std::vector<int> shown_tokens = {};  // control tokens whose text is part of the answer
+  // Strings across which DRY does not look for repetitions; absent: \n : " *
   std::optional<std::vector<std::string>> dry_breakers = {};
-  // Log probabilities, of the model's own distribution, before all sampling: -1 = none, else of
+  // Log probabilities of the model's own distribution, before all sampling: -1 = none, otherwise of
   // each token and of this many most probable ones, at most kLogprobsMax.
   int logprobs = -1;
-  bool prompt_logprobs = false;  // of the prompt's tokens, too; it is then computed whole
+  bool prompt_logprobs = false;  // also of the prompt's tokens; the whole prompt is then computed
   bool prompt_only = false;      // nothing is generated
-  // The prompt is texts one behind the other, each of which gets a vector; nothing is generated.
+  // The prompt consists of concatenated texts, each of which gets a vector; nothing is generated.
   std::optional<EmbedRequest> embed = {};
-  bool progress = false;  // the channel tells how much of the prompt is read
-  // Others wait for the same prompt: it goes to the prefix cache as soon as it is read.
+  bool progress = false;  // the channel reports the progress of prefill
+  // Other requests wait for the same prompt: it is put into the prefix cache right after prefill.
   bool share_prompt = false;
   int priority = 0;               // kPriorityMin to kPriorityMax; higher ones go first
-  std::string tenant = {};        // whose share of the time it takes
-  std::string prefix_owner = {};  // whose prefixes it finds, and who finds its own (prefix_cache.h)
-  // Limits of an answer in milliseconds, 0 = none: it ends with kLength when its prompt is computed
-  // for so long, or, once it has a line's end, so long behind its first token. What was computed of
-  // a prompt stays in the prefix cache. Source: llama.cpp's server.
+  std::string tenant = {};        // the tenant whose share of the time it uses
+  std::string prefix_owner = {};  // requests of one owner share prefixes (prefix_cache.h)
+  // Time limits in milliseconds, 0 = none: the answer ends with kLength if prefill takes longer
+  // than the first or, once the answer contains a line end, if decoding takes longer than the
+  // second. The computed part of a prompt stays in the prefix cache. Source: llama.cpp's server.
   double prompt_ms_max = 0, predict_ms_max = 0;
-  // The request ends with DeadlineExceeded when this has passed, also while it waits for flash.
+  // The request ends with DeadlineExceeded at this time, even while it waits for flash.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };
 
@@ -65,7 +65,7 @@ inline constexpr int kLogprobsMax = 20;
 inline constexpr int kPriorityMin = -10, kPriorityMax = 10;
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
-// "none", "stop", "length", "cancelled" or "error": as OpenAI names those that answers show.
+// "none", "stop", "length", "cancelled" or "error"; OpenAI's names where it has them.
 const char* FinishReasonName(FinishReason reason);
 
 // The progress of a request.
@@ -73,8 +73,7 @@ enum class Phase { kQueued, kPrefill, kDecode };
 // "queued", "prefill" or "decode".
 const char* PhaseName(Phase phase);
 
-// The cause of ending a request that did not end by itself. kOtherChoice: another choice of the
-// same request failed.
+// The reason for cancelling a request. kOtherChoice: another choice of the same request failed.
 enum class CancelCause {
   kNone,
   kDisconnect,
@@ -89,22 +88,22 @@ const char* CancelCauseName(CancelCause cause);
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;  // of them, found in the prefix cache
-  int read_tokens = 0;    // of them, computed: fewer than the others if it ended before
+  int cached_tokens = 0;  // the part of the prompt found in the prefix cache
+  int read_tokens = 0;    // the computed part; less than the rest if the request ended early
   int completion_tokens = 0;
-  int reasoning_tokens = 0;  // of them, about. The server's, not the engine's.
+  int reasoning_tokens = 0;  // estimated part of these. Set by the server.
   double queue_s = 0;        // from Submit to the first prefill step
   double prefill_s = 0;
-  double decode_s = 0;  // of the tokens after the first
+  double decode_s = 0;  // from the second token to the last
   SpecUsage spec = {};
-  Phase phase = Phase::kQueued;            // in which it ended
-  CancelCause cause = CancelCause::kNone;  // of one that was cancelled
-  int stop = -1;                           // that of Request::stop which ended it; -1 = none
+  Phase phase = Phase::kQueued;            // the phase in which it ended
+  CancelCause cause = CancelCause::kNone;  // the cause if it was cancelled
+  int stop = -1;                           // the index in Request::stop that ended it; -1 = none
   double cancel_s = 0;                     // from the cancellation to the end
-  int preemptions = 0;                     // times it made way for others
-  // The times of its first turn's begin and of its end; both zero if it ended in the queue.
+  int preemptions = 0;                     // times it was preempted by other requests
+  // Start of its first turn, and its end; both zero if it ended in the queue.
   std::chrono::steady_clock::time_point begun_at = {}, ended_at = {};
-  // The energy of the whole machine between the two; 0 = not known. The server's, not the engine's.
+  // Energy of the whole machine between the two; 0 = unknown. Set by the server.
   double energy_j = 0;
 };
 

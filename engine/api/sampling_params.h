@@ -1,4 +1,4 @@
-// A client's choices for sampling. Values are checked where they enter (ValidateSampling).
+// A client's parameters for sampling. They are checked by ValidateSampling when a request arrives.
 #pragma once
 
 #include <cstdint>
@@ -30,23 +30,24 @@ struct SamplingParams {
       1.0;  // divides positive and multiplies negative logits of seen tokens (prompt too)
   double presence_penalty = 0.0;   // subtracted once from each generated token's logit
   double frequency_penalty = 0.0;  // subtracted for each time it was generated
-  // DRY: a token that would continue a repetition of the last n >= dry_allowed_length tokens loses
-  // dry_multiplier * dry_base^(n - dry_allowed_length) of its logit. 0 = off.
+  // DRY: a token that would continue a repetition of the last n >= dry_allowed_length tokens has
+  // its logit lowered by dry_multiplier * dry_base^(n - dry_allowed_length). 0 = off.
   // Source: P. E. Weidmann 2024 (text-generation-webui, pull request 5677).
   double dry_multiplier = 0.0;
   double dry_base = 1.75;
   int dry_allowed_length = 2;
-  int dry_penalty_last_n = -1;         // tokens looked back at; -1 = all
-  std::vector<int> dry_breakers = {};  // token ids, ascending, which no repetition goes across
-  int min_tokens = 0;                  // tokens before which none of end_tokens comes
-  std::vector<int> end_tokens = {};    // the engine puts the model's own there
+  int dry_penalty_last_n = -1;         // tokens searched for repetitions; -1 = all
+  std::vector<int> dry_breakers = {};  // token ids, ascending, that end a repetition
+  int min_tokens = 0;                  // tokens before which end_tokens are forbidden
+  std::vector<int> end_tokens = {};    // the engine adds the model's own
   // The grammar of the answer; null = any text. Shared by choices, sequences and drafts.
   std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
-  std::uint64_t seed = 0;                         // position and seed alone determine each draw
+  std::uint64_t seed = 0;                         // each draw depends only on position and seed
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit
 };
 
-// Values that a model or an operator prefers where a request is silent; empty = no preference.
+// Preferred values of a model or operator for parameters that a request omits; empty = no
+// preference.
 struct SamplingDefaults {
   std::optional<double> temperature = {}, top_p = {}, min_p = {}, repetition_penalty = {};
   std::optional<int> top_k = {};
@@ -58,14 +59,14 @@ struct SamplingDefaults {
 // The values of models whose makers recommend nothing. Source: llama.cpp's defaults.
 inline constexpr SamplingDefaults kCommonSampling = {
     .temperature = 0.8, .top_p = 0.95, .min_p = 0.05, .top_k = 40};
-// Gives what the makers recommend, or kCommonSampling if that is nothing: never a mixture of both.
+// Returns the makers' recommendation, or kCommonSampling if there is none; the two are never mixed.
 SamplingDefaults OrCommon(const SamplingDefaults& recommended);
 
-// `params` with every value that `defaults` has.
+// Returns `params` with the values of `defaults` applied.
 SamplingParams WithDefaults(SamplingParams params, const SamplingDefaults& defaults);
-// The values that `first` has, then those of `second`.
+// Returns the values of `first`, completed by those of `second`.
 SamplingDefaults Merge(const SamplingDefaults& first, const SamplingDefaults& second);
-// "temperature 0.7, top_p 0.9"; "" if there is none.
+// "temperature 0.7, top_p 0.9"; "" if no value is set.
 std::string ToString(const SamplingDefaults& defaults);
 
 // InvalidArgument naming the field, its value and its range.

@@ -1,7 +1,7 @@
-// The one table of the numbers of sampling: what they may be, and their names in each protocol. The
+// The one table of numeric sampling parameters: their ranges, and their names in each protocol. The
 // fields of requests, `run`'s options, the configuration's preferences and the API's description
-// are made from it. A new one is a member of SamplingParams, a row here, what the sampler does with
-// it, and a field of gRPC.
+// are generated from it. A new parameter is a member of SamplingParams, a row here, code in the
+// sampler, and a field of gRPC.
 #pragma once
 
 #include <optional>
@@ -18,19 +18,19 @@ struct Range {
 struct SamplingField {
   const char* name;   // in OpenAI's API, files of Hugging Face, the configuration and options
   const char* llama;  // in the APIs of llama-server and Ollama
-  const char* gguf;   // in a file's metadata, where makers recommend one; else nullptr
+  const char* gguf;   // in a file's metadata, if makers recommend a value there; otherwise nullptr
   const char* grpc;   // "sampling.dry.base": message and field within Generate's
   Range range;        // inclusive
-  // One of them.
+  // Exactly one of the two is set.
   double SamplingParams::*number = nullptr;
   int SamplingParams::*whole = nullptr;
-  // One of them, where makers and operators may have a preference.
+  // At most one of the two is set, if makers and operators may have a preference.
   std::optional<double> SamplingDefaults::*preferred_number = nullptr;
   std::optional<int> SamplingDefaults::*preferred_whole = nullptr;
-  // As the chat page shows it; "" where it does not.
+  // The title on the chat page; "" if it is not shown there.
   const char* title = "";
   double step = 0;
-  const char* help = "";  // a sentence without its end
+  const char* help = "";  // a sentence without its final period
 
   double Get(const SamplingParams& params) const {
     return number != nullptr ? params.*number : params.*whole;
@@ -46,7 +46,7 @@ struct SamplingField {
   void Prefer(SamplingDefaults& defaults, std::optional<double> value) const;
 };
 
-// In the order in which they are shown.
+// In display order.
 std::span<const SamplingField> SamplingFields();
 
 }  // namespace thermocline

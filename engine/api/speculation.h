@@ -1,4 +1,4 @@
-// Speculative decoding as its users see it: what may be asked for, and what it does.
+// Speculative decoding as its users see it: its options and its figures.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace thermocline {
 
-// Tokens of one draft, at most. Source: Duan et al. 2024 measure up to 20.
+// Maximum number of tokens of one draft. Source: Duan et al. 2024 measure up to 20.
 inline constexpr int kDraftTokensMax = 20;
-// The same where neurons are skipped, come from flash, or a GPU computes: with the token before
-// them they are what one step computes with the arithmetic and the rows of single tokens
-// (ffn::kSparseTokensMax).
+// The same limit if neurons are skipped or come from flash, or if a GPU computes: the draft and the
+// token before it are the most tokens that one step computes with the arithmetic and the rows of
+// single tokens (ffn::kSparseTokensMax).
 inline constexpr int kSparseDraftTokensMax = 15;
-// Tokens guessed at the end of each branch, at most.
+// Maximum number of tokens guessed at the end of each branch.
 inline constexpr int kDraftWidthMax = 4;
 
 enum class SpecMode {
   kOff,
   kSync,        // draft, then verify
-  kBranch,      // while the target verifies, the draft goes on from the likeliest outcomes
-  kExhaustive,  // ... from every accepted length; the target waits for all of them
-  kAuto,        // what is fastest, by measurement; nothing where nothing pays
+  kBranch,      // while the target verifies, the draft continues from the likeliest outcomes
+  kExhaustive,  // ... from every accepted length; the target waits until all are drafted
+  kAuto,        // the fastest mode by measurement; off if none is faster
 };
 
 inline constexpr std::array<std::string_view, 5> kSpecModeNames = {"off", "sync", "branch",
@@ -34,9 +34,9 @@ inline constexpr std::array<std::string_view, 5> kSpecModeNames = {"off", "sync"
 inline const char* SpecModeName(SpecMode mode) {
   return kSpecModeNames[static_cast<std::size_t>(mode)].data();  // a literal
 }
-// InvalidArgument says what the name must be; the caller says of which option.
+// InvalidArgument lists the names; the caller adds the option.
 Result<SpecMode> ParseSpecMode(std::string_view name);
-// True if it drafts while the target verifies, whatever the cost.
+// True if the mode drafts while the target verifies.
 inline bool DraftsAhead(SpecMode mode) {
   return mode == SpecMode::kBranch || mode == SpecMode::kExhaustive;
 }
@@ -44,15 +44,15 @@ inline bool DraftsAhead(SpecMode mode) {
 // The source of drafts.
 enum class SpecSource {
   kModel,  // a second, small model
-  kNgram,  // what followed the same tokens earlier in the text
-  kSelf,   // the target itself with its predictor and the neurons in memory; ahead if that is all
+  kNgram,  // tokens that followed the same tokens earlier in the text
+  kSelf,   // the target with its predictor and the neurons in memory; ahead only if all neurons are
 };
 inline constexpr std::array<std::string_view, 3> kSpecSourceNames = {"model", "ngram", "self"};
 inline std::string_view SpecSourceName(SpecSource source) {
   return kSpecSourceNames[static_cast<std::size_t>(source)];
 }
 
-// kSameText: the target's own draw decides, so that the text of a seed is that of plain decoding;
+// kSameText: the target's own draw decides, so that a seed gives the same text as plain decoding;
 // kRejection: modified rejection sampling, which accepts more, and the text of a seed depends on
 // the draft. The distribution is the target's in both.
 enum class SpecAcceptance { kSameText, kRejection };
@@ -62,54 +62,55 @@ struct SpecOptions {
   SpecMode mode = SpecMode::kOff;
   std::optional<SpecSource> source = {};
   std::string draft = {};  // path of the draft model, or the name of a built-in one
-  bool required = true;    // false: serve without the draft model if it cannot be loaded
+  bool required = true;    // false: serve without the draft model if loading it fails
   int tokens_max = 8;      // of a draft; in mode auto the controller chooses up to this
-  bool fixed = false;      // draft tokens_max tokens always, whatever it costs
+  bool fixed = false;      // always draft tokens_max tokens, regardless of the cost
   int width = 2;           // tokens guessed at the end of each branch
   int threads = 0;  // kernel threads of the draft model, or of self beside the target; 0 = by
                     // measurement
   SpecAcceptance acceptance = SpecAcceptance::kSameText;
-  int head = 0;  // the draft's output head: so many of the first tokens; 0 = all
-  // self: added to what the predictor must reach, in units of its score (engine/api/ffn_mode.h);
-  // above 0 drafts read less and miss more.
+  int head = 0;  // the draft's output head: the number of first tokens it covers; 0 = all
+  // self: added to the predictor's threshold, in units of its score (engine/api/ffn_mode.h); above
+  // 0 drafts read less and miss more.
   double self_shift = 0.0;
-  int rounds_max = 0;  // verifications that SpecStats::rounds records, the first ones
+  int rounds_max = 0;  // number of verifications recorded in SpecStats::rounds, from the first
 
-  // model if there is one, else ngram, unless it is given.
+  // The given source; by default kModel if there is a draft model, otherwise kNgram.
   SpecSource chosen_source() const {
     return source.value_or(draft.empty() ? SpecSource::kNgram : SpecSource::kModel);
   }
 };
 
-// One verification, as a recorded trace has it.
+// One verification, as stored in a recorded trace.
 struct SpecRound {
   int n = 0, k = 0;  // drafted tokens, accepted ones
-  int rank = 0;  // of the token behind among the draft's guesses: 1 the first; 0 = not there; -1 =
-                 // none made
+  int rank = 0;      // of the next token among the draft's guesses: 1 the first; 0 = none of them;
+                     // -1 = no guesses
   std::array<std::uint8_t, kDraftTokensMax> confidence = {};  // [n] spec::Proposal::confidence
 };
 
-// Totals since the start, but for the state at the end. What a request added is there when its
+// Totals since the start, and the state at the end. A request's contribution is included when its
 // channel ends.
 struct SpecStats {
   bool used = false;
   std::string mode = {}, source = {}, draft = {};  // draft: path
-  std::string fallback = {};  // why there is no draft model though one was asked for; "" = there is
-  // self: why it cannot draft while the target verifies; "" = it can, as other sources.
+  std::string fallback = {};  // why there is no draft model though one was requested; "" = there is
+  // self: the reason why it cannot draft while the target verifies; "" = it can, like other
+  // sources.
   std::string not_ahead = {};
   std::int64_t drafts = 0;                                     // verified
   std::int64_t draft_tokens = 0;                               // verified
-  std::int64_t accepted_tokens = 0;                            // of them
+  std::int64_t accepted_tokens = 0;                            // of draft_tokens
   std::array<std::int64_t, kDraftTokensMax> accepted_at = {};  // by position in the draft
   std::int64_t plain_steps = 0;                                // steps without a draft
   std::int64_t drafted_tokens = 0;                             // all, on every branch
-  std::int64_t wasted_tokens = 0;  // of them, dropped unverified or refused
-  // Outcomes of a verification by the accepted length: whether its branch was drafted by then.
+  std::int64_t wasted_tokens = 0;  // of these, dropped unverified or rejected
+  // Verifications by accepted length: the branch of that length was already drafted (hit), or not.
   std::array<std::int64_t, kDraftTokensMax + 1> branch_hits = {}, branch_misses = {};
-  double draft_s = 0;   // drafting, on whatever thread
+  double draft_s = 0;   // drafting, on any thread
   double verify_s = 0;  // the target's steps, plain ones too
   double wait_s = 0;    // the target waited for the draft
-  // State: what the controller knows and does now.
+  // State: the controller's current estimates and decisions.
   std::string mode_now = {};               // off, sync, branch or exhaustive
   int draft_length = 0;                    // of the last draft
   double acceptance = 0;                   // p of phi
@@ -119,11 +120,11 @@ struct SpecStats {
   double verify_per_token_s = 0;           // of each further token of a step
   double phi_p = 0, phi_a = 0, phi_c = 0;  // phi, fitted; as spec::Phi
   std::array<double, kDraftTokensMax + 1> verify_step_s = {};  // of a step of [i] + 1 tokens
-  double draft_slowdown = 1, verify_slowdown = 1;  // of either while both work; 1 = none
-  double round_overhead_s = 0;                     // of a round beside drafting and verifying
-  // Measured, totals: verifications of n tokens that accepted k, [n][k]; and what rank the token
-  // behind had among the draft's guesses, 0 = none of them: after a refused token, after a draft
-  // that was accepted whole.
+  double draft_slowdown = 1, verify_slowdown = 1;  // slowdown of each while both work; 1 = none
+  double round_overhead_s = 0;                     // time of a round besides drafting and verifying
+  // Measured totals: verifications of n tokens that accepted k, [n][k]; and the rank of the next
+  // token among the draft's guesses, 0 = not among them: after a rejected token, and after a fully
+  // accepted draft.
   std::array<std::array<std::int64_t, kDraftTokensMax + 1>, kDraftTokensMax + 1> outcomes = {};
   std::array<std::int64_t, 6> correction_ranks = {}, bonus_ranks = {};
   std::vector<SpecRound> rounds = {};  // SpecOptions::rounds_max of them

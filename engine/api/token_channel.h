@@ -1,7 +1,7 @@
-// The way of one request's tokens from the decode thread to whoever asked.
+// The channel that carries one request's tokens from the decode thread to the consumer.
 //
-// What is not taken waits here, up to a bound: then the engine pauses the request, computes for
-// others, and after a time gives it up (ServingOptions::reader_*).
+// Tokens wait here until they are taken, up to a bound: then the engine pauses the request,
+// computes for others, and gives the request up after a time limit (ServingOptions::reader_*).
 #pragma once
 
 #include <atomic>
@@ -30,16 +30,17 @@ class TokenChannel {
   struct Update {
     std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
-    std::vector<std::chrono::steady_clock::time_point> times;  // when each token was made
+    std::vector<std::chrono::steady_clock::time_point> times;  // time at which each was made
     // With Request::logprobs k: for each of `tokens` k + 1 entries, first the token itself, then
-    // the k most probable ones, falling.
+    // the k most probable ones, descending.
     std::vector<Score> scores;
-    // With Request::prompt_logprobs: the same for the prompt's tokens behind the first. Comes once.
+    // With Request::prompt_logprobs: the same for the prompt's tokens after the first. Sent once.
     std::vector<Score> prompt_scores;
-    // With Request::embed: the vectors of the next texts, of length 1 each.
+    // With Request::embed: the vectors of the next texts, normalised to length 1.
     std::vector<std::vector<float>> embeddings;
-    // Tokens of the prompt that are read, and those of them that were found in the prefix cache; -1
-    // = no news. With Request::progress after every step, else once, when all are read.
+    // Tokens of the prompt computed so far, including those from the prefix cache, whose number
+    // follows; -1 = no news. With Request::progress after every step, otherwise once, at the end of
+    // prefill.
     int prompt_read = -1;
     int prompt_cached = 0;
     bool finished = false;
@@ -48,24 +49,26 @@ class TokenChannel {
     Usage usage;   // final once finished
   };
 
-  // `on_ready` is called on the decode thread after each push and the end; it must not block. May
-  // be empty.
+  // `on_ready` is called on the decode thread after each push and at the end; it must not block.
+  // May be empty.
   explicit TokenChannel(std::function<void()> on_ready, int tokens_max = 0)
       : on_ready_(std::move(on_ready)), tokens_max_(static_cast<std::size_t>(tokens_max)) {
     ReserveBuffers(pending_);
   }
-  // Called by Take on the consumer's thread when there is room again, and by Cancel. Set before
+  // Called by Take, on the consumer's thread, when there is room again, and by Cancel. Set before
   // another thread knows the channel.
   void SetOnRoom(std::function<void()> on_room) { on_room_ = std::move(on_room); }
 
-  // Sizes an Update for Take: for what comes in a step. Thousands may wait in a queue.
+  // Reserves an Update's buffers for the output of a step. They are small, because thousands may
+  // wait in a queue.
   static void ReserveBuffers(Update& update) {
     update.text.reserve(512);
     update.tokens.reserve(64);
     update.times.reserve(64);
   }
 
-  // Consumer: moves what is there into `update` (cleared first); whether there was anything.
+  // Consumer: moves the available data into `update` (cleared first). Returns true if there was
+  // any.
   bool Take(Update& update) {
     bool was_full, taken;
     {
@@ -76,7 +79,7 @@ class TokenChannel {
     if (was_full && on_room_) on_room_();
     return taken;
   }
-  // As Take, but waits until there is something.
+  // As Take, but waits until data is available.
   void WaitAndTake(Update& update) {
     base::MutexLock lock(mutex_);
     while (!fresh_) ready_.Wait(mutex_);
@@ -85,8 +88,7 @@ class TokenChannel {
     lock.Unlock();
     if (was_full && on_room_) on_room_();
   }
-  // Any thread: the work is not wanted any more. The engine reads this once per step. The first
-  // cause stays.
+  // Any thread: cancels the request. The engine reads this once per step. The first cause is kept.
   void Cancel(CancelCause cause = CancelCause::kDisconnect) {
     CancelCause none = CancelCause::kNone;
     {
@@ -97,16 +99,16 @@ class TokenChannel {
     }
     if (on_room_) on_room_();
   }
-  // True once the engine has begun with the request.
+  // True once the engine has started the request.
   bool begun() const { return begun_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cause() != CancelCause::kNone; }
   CancelCause cause() const { return cause_.load(std::memory_order_relaxed); }
-  // When Cancel was first called. Requires: cancelled().
+  // The time of the first call of Cancel. Requires: cancelled().
   std::chrono::steady_clock::time_point cancelled_at() const {
     const base::MutexLock lock(mutex_);
     return cancelled_at_;
   }
-  // True if as many tokens wait here as may.
+  // True if the maximum number of tokens waits here.
   bool full() const {
     const base::MutexLock lock(mutex_);
     return FullLocked();
@@ -125,7 +127,7 @@ class TokenChannel {
     }
     Notify();
   }
-  // `tell`: at once, else with the next token.
+  // `tell`: notify the consumer at once; otherwise it is sent with the next token.
   void Read(int tokens, int cached, bool tell) {
     {
       const base::MutexLock lock(mutex_);
@@ -148,7 +150,7 @@ class TokenChannel {
     }
     Notify();
   }
-  // The first end stays.
+  // The first call decides; later calls are ignored.
   void Finish(FinishReason reason, const std::string& text, const Usage& usage, Status error = {}) {
     {
       const base::MutexLock lock(mutex_);
@@ -181,7 +183,7 @@ class TokenChannel {
   bool FullLocked() const REQUIRES(mutex_) {
     return tokens_max_ > 0 && pending_.tokens.size() >= tokens_max_;
   }
-  // The callback only posts.
+  // The callback must only post.
   void Notify() {
     ready_.NotifyOne();
     if (on_ready_) base::UntilMemory(on_ready_);
@@ -189,7 +191,7 @@ class TokenChannel {
 
   const std::function<void()> on_ready_;
   std::function<void()> on_room_;
-  const std::size_t tokens_max_;  // 0 = any number
+  const std::size_t tokens_max_;  // 0 = no limit
   mutable base::Mutex mutex_;
   base::Condition ready_;
   Update pending_ GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// CHECK: a broken invariant of ours ends the process with file, line and values. Never for bad
+// CHECK: a broken invariant of the program ends the process with file, line and values. Not for bad
 // input.
 #pragma once
 

@@ -19,8 +19,8 @@ namespace thermocline::base {
 namespace {
 
 constexpr std::size_t kAlignmentMin = 512, kAlignmentMax = 65536;
-// Tried where the system does not say: some file systems (btrfs) take less, and read by way of the
-// page cache without saying so.
+// Tried if the system does not state an alignment: some file systems (btrfs) accept less, but then
+// silently read through the page cache.
 constexpr std::size_t kAlignmentUnknown = 4096;
 
 bool LiesInMemory(int fd) {
@@ -29,8 +29,8 @@ bool LiesInMemory(int fd) {
   return info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC;
 }
 
-// Returns the alignment that the file system asks of direct reads (kernel 6.1 and later): 0 means
-// that it allows none, kAlignmentUnknown that it does not say.
+// Returns the alignment that the file system requires for direct reads (kernel 6.1 and later); 0 if
+// it allows none, kAlignmentUnknown if it does not state one.
 std::size_t StatedAlignment(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx info {};
@@ -48,7 +48,7 @@ std::size_t StatedAlignment(int fd) {
 }  // namespace
 
 Result<DirectFile> DirectFile::Open(const std::string& path, bool allow_direct) {
-  // Without O_NONBLOCK a pipe would keep us here; on the regular file it is taken off again.
+  // Without O_NONBLOCK a pipe would block here; the flag is cleared again for the regular file.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   int fd = allow_direct ? ::open(path.c_str(), kFlags | O_DIRECT) : -1;
   const bool takes_direct = fd >= 0;
@@ -68,7 +68,7 @@ Result<DirectFile> DirectFile::Open(const std::string& path, bool allow_direct) 
   }
   if (::fcntl(fd, F_SETFL, file.direct() ? O_DIRECT : 0) != 0)
     return ErrnoStatus(path, "set the way of reading", errno);
-  // Read ahead would fetch what nobody asked for.
+  // Read-ahead would fetch bytes that are not needed.
   if (!file.direct()) ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   return file;
 }
@@ -94,7 +94,7 @@ void DirectFile::FindAlignment() {
 bool DirectFile::Takes(std::size_t alignment) const {
   const std::unique_ptr<std::byte, decltype(&std::free)> memory(
       static_cast<std::byte*>(std::aligned_alloc(2 * alignment, 2 * alignment)), &std::free);
-  // At odd multiples, which are no multiples of anything larger.
+  // An odd multiple, which is not a multiple of any larger power of two.
   const std::uint64_t offset = size_ > alignment ? alignment : 0;
   return ::pread(fd_, memory.get() + alignment, alignment, offset) >= 0 ||
          (errno != EINVAL && errno != EOPNOTSUPP);

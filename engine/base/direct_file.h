@@ -1,5 +1,5 @@
-// A file opened for reads around the page cache where its file system allows that, and the
-// alignment such reads must have.
+// A file opened for reads that bypass the page cache (O_DIRECT) if its file system allows that, and
+// the alignment such reads must have.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ class DirectFile {
   std::uint64_t size() const { return size_; }
   std::size_t alignment() const { return alignment_; }  // a power of two, 512 at least
   bool direct() const { return why_not_direct_.empty(); }
-  const std::string& why_not_direct() const { return why_not_direct_; }  // "" if it is
+  const std::string& why_not_direct() const { return why_not_direct_; }  // "" if it is direct
 
  private:
   DirectFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  // Finds how the file may be read directly; says why not in why_not_direct_.
+  // Finds the alignment of direct reads; if there is none, sets why_not_direct_.
   void FindAlignment();
-  // Tries one aligned read; errors of the device are not the alignment's.
+  // Tries one aligned read. Device errors do not count against the alignment.
   bool Takes(std::size_t alignment) const;
 
   std::string path_;

@@ -65,10 +65,10 @@ class PosixFile final : public File {
   }
 
   std::string ReadDirectly() override {
-    // The file that is open, whatever has its name by now.
+    // Reopens the file that is open, even if another file has its name by now.
     auto direct = DirectFile::Open(StrCat("/proc/self/fd/", fd_), /*allow_direct=*/true);
     drops_ = true;
-    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // and of what was read ahead of earlier reads
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // also drops pages read ahead earlier
     if (!direct.ok()) return direct.status().message();
     if (!direct->direct()) return direct->why_not_direct();
     direct_ = std::make_unique<DirectFile>(*std::move(direct));
@@ -81,7 +81,7 @@ class PosixFile final : public File {
                     " bytes short; it was truncated while open");
   }
 
-  // Whole blocks to a buffer of its own, and what was asked for from there.
+  // Reads whole blocks into a separate buffer, and copies the requested bytes from there.
   Status ReadAround(std::uint64_t offset, std::span<std::byte> out) const {
     const std::size_t alignment = direct_->alignment();
     const AlignedBytes buffer(RoundUp(std::min(out.size() + alignment, kDirectBytes), alignment),
@@ -104,7 +104,7 @@ class PosixFile final : public File {
     return OkStatus();
   }
 
-  // The pages at both ends, too: whoever reads there next reads them once more.
+  // Drops the pages at both ends too: a later reader of those pages reads them once more.
   void Drop(std::uint64_t offset, std::size_t bytes) const {
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t begin = offset / kPage * kPage;
@@ -117,7 +117,7 @@ class PosixFile final : public File {
   int fd_;
   std::uint64_t size_;
   std::unique_ptr<DirectFile> direct_;  // null: reads are ordinary ones
-  bool drops_ = false;                  // from the page cache what was read
+  bool drops_ = false;                  // drops the pages after each read
 };
 
 std::string FolderOf(const std::string& path) {
@@ -147,7 +147,7 @@ Status ErrnoStatus(const std::string& path, const char* action, int error) {
 Status SyncFolderOf(const std::string& path) {
   const std::string folder = FolderOf(path);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return OkStatus();  // a folder that may be written but not read: nothing to sync by
+  if (fd < 0) return OkStatus();  // the folder is writable but not readable, so it cannot be synced
   const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // some file systems cannot
   const int error = errno;
   ::close(fd);
@@ -155,7 +155,7 @@ Status SyncFolderOf(const std::string& path) {
 }
 
 Result<std::unique_ptr<File>> OpenFile(const std::string& path) {
-  // Without O_NONBLOCK a pipe would wait for its writer.
+  // Without O_NONBLOCK, opening a pipe would wait for its writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(path, "open", errno);
   struct stat info {};

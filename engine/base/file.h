@@ -1,8 +1,8 @@
 // Reading and mapping files, replacing files atomically, and a lock for a folder.
 //
-// Other doors to the disk: part_file.h writes large files over several runs, engine/store reads
-// blocks with O_DIRECT (direct_file.h), and a few files of /proc and /sys are read as streams.
-// File is a seam: tests put a faulty one behind it.
+// Other code that opens files: part_file.h writes large files over several runs, engine/store reads
+// blocks with O_DIRECT (direct_file.h), and a few files of /proc and /sys are read as streams. File
+// is a seam: tests replace it by a faulty one.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ class File {
   virtual ~File() = default;
   virtual const std::string& path() const = 0;
   virtual std::uint64_t size() const = 0;  // bytes
-  // Fills `out` from `offset`. A file that ends before is DataLoss naming the file, the byte where
-  // it ends and the bytes that are missing; other errors as ErrnoStatus (posix_error.h).
+  // Fills `out` from `offset`. DataLoss if the file ends before that, naming the file, the byte
+  // where it ends and the number of missing bytes; other errors as ErrnoStatus (posix_error.h).
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const = 0;
-  // Drops the file from the page cache, and from now on what ReadAt reads leaves nothing there: it
-  // is read around it (O_DIRECT), or, where the file system does not allow that, dropped at once.
-  // Returns "", or why not around it. For large reads, in any order: each is at least a block of
-  // the device. Not thread-safe.
+  // Drops the file from the page cache, and keeps later reads out of it: ReadAt then uses O_DIRECT
+  // or, if the file system does not allow that, drops the pages after each read. Returns "", or the
+  // reason why O_DIRECT is not used. For large reads, in any order: each is at least a block of the
+  // device. Not thread-safe.
   virtual std::string ReadDirectly() { return "this file cannot"; }
 };
 
@@ -39,16 +39,16 @@ class File {
 Result<std::unique_ptr<File>> OpenFile(const std::string& path);
 
 // The file as a string, to the size it had when it was opened. ResourceExhausted above `bytes_max`;
-// else errors as OpenFile and File::ReadAt.
+// otherwise errors as OpenFile and File::ReadAt.
 Result<std::string> ReadFileToString(const std::string& path, std::uint64_t bytes_max = 256u << 20);
 
-// False also if the path cannot be examined, for want of permission, say.
+// Also false if the path cannot be examined, for example without permission.
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
-// Writes `path` by way of a temporary file beside it with a name of its own (PATH.tmp-XXXXXX): the
-// old file stays whole until Commit renames over it. Without a successful Commit the temporary file
-// is removed by the destructor at the latest; it stays behind only if the process is killed before.
+// Writes `path` through a temporary file beside it with a unique name (PATH.tmp-XXXXXX): the old
+// file is unchanged until Commit renames over it. Without a successful Commit the temporary file is
+// removed by the destructor at the latest; it remains only if the process is killed first.
 // Thread-compatible.
 class FileWriter {
  public:
@@ -72,9 +72,9 @@ class FileWriter {
   std::uint64_t bytes_written_ = 0;
 };
 
-// An advisory lock on the folder of a file, for reading a file, changing it and writing it. Only
-// holders of this lock exclude each other, in one process or several; Of waits for the holder. On a
-// file system without flock it excludes nobody.
+// An advisory lock on the folder of a file, for reading, changing and writing that file. Only
+// holders of this lock exclude each other, in one process or several; Of waits for the current
+// holder. On a file system without flock it has no effect.
 class FolderLock {
  public:
   static Result<std::unique_ptr<FolderLock>> Of(const std::string& path);

@@ -1,5 +1,4 @@
-// Looking members of a file's JSON header up, checked: what files of ours with a header and arrays
-// (side-cars, bundles) share.
+// Checked lookups in the JSON header of a file with a header and arrays (side-cars, bundles).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace thermocline::base {
 
-// The arrays of a file, behind its header: each at a multiple of kArrayAlignment from `begin`.
+// The arrays of a file, after its header: each at a multiple of kArrayAlignment from `begin`.
 inline constexpr std::uint64_t kArrayAlignment = 64;
 struct ArrayArea {
   const File& file;
@@ -26,15 +25,15 @@ inline constexpr std::uint64_t ArrayAligned(std::uint64_t bytes) {
 }
 
 // Members of one object. The first failure, InvalidArgument unless reading failed, stays in
-// `status`; what is looked up after it is zero. Borrows all that it is given.
+// `status`; later lookups return zero. Borrows all its arguments.
 class HeaderFields {
  public:
-  // `where` begins the messages ("FILE: layer 3: "), `advice` ends them.
+  // `where` is prepended to messages ("FILE: layer 3: "), `advice` appended.
   HeaderFields(const Json& json, std::string where, const char* advice, Status& status)
       : json_(json), where_(std::move(where)), advice_(advice), status_(status) {}
 
   const Json* Optional(const char* key) const { return json_.Find(key); }
-  // The members of an object in this one; those of an empty one if there is none.
+  // The members of an object in this one; if it is missing, those of an empty object.
   HeaderFields Object(const char* key);
 
   std::int64_t Int(const char* key, std::int64_t min, std::int64_t max);
@@ -45,7 +44,8 @@ class HeaderFields {
   // An array that must have `count` elements.
   const Json::Array& List(const char* key, std::size_t count);
 
-  // An array of the file, {"at", "count"}: `count` elements. Allocates only what the file holds.
+  // An array of the file, {"at", "count"}: `count` elements. Allocates only as much as the file
+  // holds.
   template <typename T>
   std::vector<T> Array(const char* key, std::int64_t count, const ArrayArea& area) {
     const auto bytes = count * sizeof(T);

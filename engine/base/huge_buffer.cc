@@ -13,7 +13,8 @@ namespace thermocline::base {
 namespace {
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-// Where the system never gives huge pages, or not to this process, madvise still says yes.
+// Returns false if the system never gives huge pages, or not to this process: madvise succeeds even
+// then.
 bool SystemGivesHugePages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string line;
@@ -76,7 +77,8 @@ void HugeBuffer::GiveBack(const void* begin, std::size_t bytes, Pages pages) {
   const std::uintptr_t first = (at + page - 1) / page * page, last = (at + bytes) / page * page;
   if (first >= last) return;
   void* const memory = reinterpret_cast<void*>(first);  // NOLINT(performance-no-int-to-ptr)
-  // Else the system would make a huge page whole again as soon as one small page of it is in use.
+  // Otherwise the system would make a huge page whole again as soon as one small page of it is in
+  // use.
   if (pages == Pages::kSmall) ::madvise(memory, last - first, MADV_NOHUGEPAGE);
   if (::madvise(memory, last - first, MADV_DONTNEED) != 0) return;
   given_back_ += last - first;

@@ -1,5 +1,5 @@
-// Anonymous memory on huge pages: page walks, not DRAM, bound reads of large weights on 4 KiB
-// pages.
+// Anonymous memory on huge pages: on 4 KiB pages, page walks rather than DRAM limit reads of large
+// weights.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,15 @@ class HugeBuffer {
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
-  // Gives the memory of `bytes` at `begin`, a part of the buffer, back to the system; what was
-  // there is lost. Whole pages only: a page that the part shares with others stays. kHuge: whole
-  // huge pages only, as splitting one costs the rest of it its speed. Requires: no part is given
-  // twice.
+  // Returns the memory of `bytes` at `begin`, a part of the buffer, to the system; its contents are
+  // lost. Only whole pages: a page shared with other parts stays. kHuge: only whole huge pages,
+  // because splitting one makes the rest of it slow. Requires: no part is given back twice.
   enum class Pages { kSmall, kHuge };
   void GiveBack(const void* begin, std::size_t bytes, Pages pages);
-  // Bytes that were not given back.
+  // Bytes that have not been given back.
   std::size_t held() const { return bytes_ - given_back_; }
-  // Bytes that all buffers of the process hold, and the most that they held since ResetMost: what
-  // loading takes at its peak.
+  // Bytes that all buffers of the process hold, and their maximum since ResetMost: the peak while
+  // loading.
   static std::size_t HeldByAll();
   static std::size_t MostHeldByAll();
   static void ResetMost();

@@ -1,21 +1,21 @@
-// Work that takes long asks, now and then, whether anybody still waits for it; where several tasks
-// share threads, it lets the others have their turn meanwhile.
+// Interruption of long work: it checks now and then whether its result is still wanted and, if
+// several tasks share threads, lets the other tasks run.
 #pragma once
 
 #include <atomic>
 
 namespace thermocline::base {
 
-// Other work that may have its turn now. Called on the thread of the work that asks.
+// Lets other work run. Called on the thread of the work that checks for interruption.
 class Turn {
  public:
   virtual ~Turn() = default;
-  // Returns when the work may go on, at once if no turn is due.
+  // Returns when the work may continue, at once if no other work is due.
   virtual void GiveWay() = 0;
 };
 
 // While it lives, Interrupted() on this thread is true once `flag` is. Scopes nest: any flag
-// counts, and every `turn` is offered; nullptr: there is none.
+// counts, and every `turn` is called; `turn` may be null.
 class InterruptScope {
  public:
   explicit InterruptScope(const std::atomic<bool>& flag, Turn* turn = nullptr)
@@ -35,8 +35,9 @@ class InterruptScope {
   const InterruptScope* outer_;
 };
 
-// Says whether nobody wants the result of what runs here any more: it may then be anything of its
-// type. Other work may run before it returns, so the caller holds no lock that others need.
+// Returns true if the result of the current work is not wanted any more; the work may then return
+// any value of its type. Other work may run before this returns, so the caller must not hold a lock
+// that others need.
 inline bool Interrupted() {
   bool interrupted = false;
   for (const InterruptScope* s = InterruptScope::innermost; s != nullptr; s = s->outer_) {

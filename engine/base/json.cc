@@ -14,7 +14,7 @@ namespace {
 
 using Library = nlohmann::json;
 
-// Builds our value from the library's events, so that order is kept and depth is bounded.
+// Builds the value from the library's events, so that order is kept and depth is bounded.
 class Builder : public nlohmann::json_sax<Library> {
  public:
   explicit Builder(int depth_max) : depth_max_(depth_max) {}
@@ -79,7 +79,7 @@ class Builder : public nlohmann::json_sax<Library> {
     return true;
   }
 
-  static constexpr std::size_t kValuesUnasked = 4096;  // that take some 0.5 ms
+  static constexpr std::size_t kValuesUnasked = 4096;  // values between interruption checks: 0.5 ms
 
   int depth_max_;
   std::size_t values_ = 0;
@@ -89,8 +89,8 @@ class Builder : public nlohmann::json_sax<Library> {
   std::string error_;
 };
 
-// The value of a decimal number, however it is written: its sign, its digits without zeros around
-// them, and the power of ten of the first one.
+// The value of a decimal number, independent of its notation: its sign, its digits without leading
+// and trailing zeros, and the power of ten of the first digit.
 struct Digits {
   bool negative = false;
   std::string digits = {};
@@ -131,7 +131,8 @@ void AppendNewline(std::string& out, int indent, int level) {
   out.append(Area(indent, level), ' ');
 }
 
-constexpr std::size_t kMembersUnasked = 4096;  // that take some 0.5 ms
+constexpr std::size_t kMembersUnasked = 4096;  // members between two checks for interruption: 0.5
+                                               // ms
 
 void AppendValue(std::string& out, const Json& value, int indent, int level) {
   if (value.is_null()) {
@@ -178,7 +179,7 @@ Json Json::OfUnsigned(std::uint64_t value) {
 }
 
 Json JsonOfNumber(std::string_view text, double value) {
-  constexpr std::int64_t kPowerMax = 400;  // what a double rounds to 0 or to infinity stays rounded
+  constexpr std::int64_t kPowerMax = 400;  // beyond this, doubles are 0 or infinity
   const Digits said = Significant(text);
   if (said == Significant(FormatDouble(value)) || std::abs(said.power) > kPowerMax)
     return Json(value);
@@ -250,7 +251,7 @@ std::string Json::Dump(int indent) const {
 }
 
 Result<Json> ParseJson(std::string_view text, int depth_max) {
-  // The library takes it for the end of the text and reads no further.
+  // The library would take it for the end of the text and stop reading.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     return InvalidArgument("invalid JSON at byte ", nul + 1, ": a NUL byte");
   Builder builder(depth_max);

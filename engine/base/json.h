@@ -22,9 +22,8 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;
-  // By assignment: libstdc++ takes this variant for one that always holds a value
-  // (__never_valueless), so a copy that runs out of memory while it is constructed destroys a value
-  // that is not there.
+  // By assignment: libstdc++ assumes that this variant always holds a value (__never_valueless), so
+  // a copy constructor that runs out of memory would destroy a value that does not exist.
   Json(const Json& other) : Json() { value_ = other.value_; }  // NOLINT: not in the initializer
   Json(Json&&) = default;
   Json& operator=(const Json&) = default;
@@ -41,9 +40,9 @@ class Json {
   template <typename T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Json(T value)
       : value_(static_cast<std::int64_t>(value)) {}  // NOLINT
-  // A whole number beyond INT64_MAX stays exact; any other is as std::int64_t has it.
+  // A whole number above INT64_MAX stays exact; any other is stored as std::int64_t.
   static Json OfUnsigned(std::uint64_t value);
-  // A value that only Dump reads, given as it is to be written. Requires: one value of JSON.
+  // A value that only Dump reads, given as its JSON text. Requires: one JSON value.
   static Json OfWritten(std::string text);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
@@ -51,8 +50,7 @@ class Json {
   bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
   // A whole number in (INT64_MAX, UINT64_MAX].
   bool is_big_int() const;
-  // A number that was read and that neither 64 bits nor a double hold: it is kept as it was
-  // written.
+  // A parsed number that neither 64 bits nor a double can hold: its text is kept.
   bool is_decimal() const { return std::holds_alternative<Decimal>(value_); }
   bool is_number() const {
     return is_int() || is_decimal() || std::holds_alternative<double>(value_);
@@ -64,7 +62,7 @@ class Json {
   // "null", "boolean", "integer", "number", "string", "array", "object" or "written".
   std::string_view type_name() const;
 
-  // Requires: the type asked for.
+  // Requires: the value has that type.
   bool as_bool() const { return std::get<bool>(value_); }
   std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
   std::uint64_t as_big_int() const;
@@ -78,10 +76,10 @@ class Json {
   Object& object() { return std::get<Object>(value_); }
   std::string& string() { return std::get<std::string>(value_); }
 
-  // Member `key` of an object; nullptr if this is no object, the key is absent, or its value is
+  // Member `key` of an object; nullptr if this is not an object, the key is absent, or its value is
   // null.
   const Json* Find(std::string_view key) const;
-  // As Find, but a present null is returned too.
+  // Like Find, but a present null is returned too.
   const Json* FindRaw(std::string_view key) const;
   Json* FindRaw(std::string_view key) {
     return const_cast<Json*>(static_cast<const Json*>(this)->FindRaw(key));
@@ -90,9 +88,9 @@ class Json {
   void Set(std::string_view key, Json value);
 
   // One line, or indented by `indent` spaces a level. Ill-formed UTF-8 becomes U+FFFD; NaN and
-  // infinities null. Interrupted (base::Interrupted), it ends early.
+  // infinities null. Ends early if interrupted (base::Interrupted).
   std::string Dump(int indent = -1) const;
-  // The same behind `out`, on one line.
+  // Appends the same text, on one line, to `out`.
   void AppendTo(std::string& out) const;
 
  private:
@@ -108,15 +106,15 @@ class Json {
       value_;
 };
 
-// The number that JSON writes as `text`, whose nearest double is `value`: that double, or, where
-// `text` says another number, that one.
+// The number that JSON writes as `text`, whose nearest double is `value`: that double if it equals
+// `text`, otherwise a number that keeps `text`.
 Json JsonOfNumber(std::string_view text, double value);
 
 // InvalidArgument with the byte position on syntax errors, ill-formed UTF-8, a NUL byte or more
 // than `depth_max` levels, or if it is interrupted (base::Interrupted).
 Result<Json> ParseJson(std::string_view text, int depth_max = 64);
 
-// `text` between quotes with JSON's escapes; what is above ASCII stays UTF-8.
+// Appends `text` between quotes with JSON's escapes; characters above ASCII stay UTF-8.
 void AppendJsonString(std::string& out, std::string_view text);
 
 // The shortest decimal that reads back as `value`, always with a point or exponent ("1.0").

@@ -1,4 +1,4 @@
-// Measurements that are worth keeping: small JSON files in the user's cache folder.
+// Measurements worth keeping: small JSON files in the user's cache folder.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ class JsonCache {
 
   // "" if there is neither $XDG_CACHE_HOME nor $HOME.
   const std::string& path() const { return path_; }
-  // Returns what Write kept; nothing if there is none. A file that is damaged or of another key is
-  // nothing too, after a warning.
+  // Returns the value that Write stored; nullopt if there is none, and also, after a warning, if
+  // the file is damaged or belongs to another key.
   std::optional<Json> Read() const;
-  // FailedPrecondition without a folder, else errors of FileWriter. `json`: an object; member "key"
-  // is set.
+  // FailedPrecondition if there is no cache folder, otherwise errors of FileWriter. `json`: an
+  // object; member "key" is set.
   Status Write(Json json) const;
 
  private:

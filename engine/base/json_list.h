@@ -1,4 +1,4 @@
-// A list of JSON that is only to be written.
+// A JSON list that is built only to be written.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace thermocline::base {
 
-// Takes values one after another and keeps their text, which is a sixth of what the values take: a
-// list may have hundreds of thousands of them.
+// Takes values one after another and keeps only their text, a sixth of the size of the values: a
+// list may have hundreds of thousands of entries.
 class JsonList {
  public:
   void Add(const Json& value);
   void Add(const JsonList& values);
   bool empty() const { return values_.empty(); }
-  // The list, which only Json::Dump can read. Take leaves none.
+  // The list as a value that only Json::Dump can read. Take leaves the list empty.
   Json Written() const;
   Json Take();
 

@@ -55,14 +55,14 @@ spdlog::level::level_enum LibraryLevel(LogLevel level) {
   return spdlog::level::info;
 }
 
-// True if a terminal obeys the character, or shows it and others elsewhere than where they stand:
-// DEL and C1 controls, marks of direction, separators of lines.
+// True if a terminal interprets the character, or shows it and its neighbours at other places: DEL
+// and C1 controls, direction marks, line separators.
 bool IsHidden(char32_t c) {
   return (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E || c == 0x200F ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
-// `line` [well-formed UTF-8] with JSON's escapes for them, which are all below U+3000.
+// `line` [well-formed UTF-8] with JSON escapes for hidden characters, which are all below U+3000.
 std::string Shown(std::string_view line) {
   std::string out;
   for (std::size_t at = 0; at < line.size();) {
@@ -119,7 +119,8 @@ void Log(LogLevel level, std::string_view message, const Json::Object& fields) {
 }
 
 void Log(LogLevel level, std::string_view message) {
-  // A message may carry text from a file or a client: no control character may forge a line.
+  // A message may contain text from a file or a client: escaping control characters prevents forged
+  // log lines.
   std::string line;
   AppendJsonString(line, message);
   line = Shown(line);

@@ -14,21 +14,21 @@ namespace thermocline::base {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
-// Thread-safe. `json` writes one object a line instead of text.
+// Thread-safe. `json` writes one object per line instead of text.
 void ConfigureLog(LogLevel level, bool json);
 Result<LogLevel> ParseLogLevel(std::string_view name);  // debug, info, warning, error, off
 
-// Lines are written on a thread of its own from now on: nobody waits for who reads them, and what
-// they do not read is dropped (log_writer.h).
+// From now on a separate thread writes the lines, so that no thread waits for a slow reader of
+// stderr. Lines that the reader does not take are dropped (log_writer.h).
 void StartLogThread();
-// Waits until what was logged is written, `most` at the longest.
+// Waits until all lines so far are written, but at most for `most`.
 void FlushLog(std::chrono::milliseconds most);
 std::int64_t DroppedLogLines();
 
 void Log(LogLevel level, std::string_view message);
-// With members of their own in JSON, as name=value in text.
+// `fields` become members of their own in JSON, and name=value in text.
 void Log(LogLevel level, std::string_view message, const Json::Object& fields);
-// Says nothing where there is no memory to say it.
+// Drops the message if there is no memory for it.
 template <typename... Pieces>
 void LogPieces(LogLevel level, const Pieces&... pieces) {
   try {

@@ -15,13 +15,13 @@
 namespace thermocline::base {
 namespace {
 
-// As far as the file takes it; what it refuses is lost.
+// Writes as much as the file accepts; the rest is lost.
 void WriteAll(int file, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t written = ::write(file, text.data() + at, text.size() - at);
     if (written >= 0) {
       at += static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {  // somebody has made it non-blocking
+    } else if (errno == EAGAIN) {  // the descriptor was made non-blocking
       pollfd ready{.fd = file, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
@@ -37,7 +37,7 @@ void LogWriter::Start() {
   if (started_) return;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for others
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are handled by other threads
   try {
     std::thread thread([this] { Run(); });
     pthread_setname_np(thread.native_handle(), "log");

@@ -1,4 +1,4 @@
-// Writes the log's lines on a thread of its own, so that nobody waits for who reads them.
+// Writes the log's lines on its own thread, so that no thread waits for the log's reader.
 #pragma once
 
 #include <atomic>
@@ -11,19 +11,20 @@
 
 namespace thermocline::base {
 
-// Thread-safe. Lines come in order. Where they are not read, kBytesMax of them wait; what comes
-// then is dropped and counted, and the next line that fits says how many were.
+// Thread-safe. Lines come in order. If they are not read, up to kBytesMax of them wait; further
+// lines are dropped and counted, and the next line that fits reports the count.
 class LogWriter {
  public:
   static constexpr std::size_t kBytesMax = 1 << 20;
 
-  // Writes to `file`, a descriptor. Until Start, and where no thread can be had, in Push.
+  // Writes to `file`, a descriptor. Push writes directly until Start, and if no thread can be
+  // created.
   explicit LogWriter(int file) : file_(file) {}
 
-  // Begins the thread, which lives as long as the process: it may wait for a reader for ever. So
-  // must the object.
+  // Starts the thread, which lives as long as the process because it may wait for a reader forever;
+  // so the object must live as long.
   void Start();
-  // `line` with its end.
+  // `line` includes its end of line.
   void Push(std::string line);
   // Waits until all lines are written, but no longer than `most`.
   void Flush(std::chrono::milliseconds most);
@@ -38,7 +39,7 @@ class LogWriter {
   std::deque<std::string> lines_;
   std::size_t bytes_ = 0;  // of lines_
   bool started_ = false, writing_ = false;
-  std::int64_t untold_ = 0;  // dropped lines that no line tells of yet
+  std::int64_t untold_ = 0;  // dropped lines not yet reported by a line
   std::atomic<std::int64_t> dropped_{0};
 };
 

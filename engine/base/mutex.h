@@ -15,11 +15,13 @@
 #define THERMOCLINE_THREAD_MARK(mark)
 #endif
 
-// On members: the mutex that must be held. Abseil, below gRPC, defines two of these names alike.
+// On members: the mutex that must be held. Abseil, which gRPC uses, defines two of these names in
+// the same way.
 #ifndef GUARDED_BY
 #define GUARDED_BY(mutex) THERMOCLINE_THREAD_MARK(guarded_by(mutex))
 #endif
-// On functions: the caller holds the mutex; takes it; gives it back; does not hold it.
+// On functions: the caller must hold the mutex; the function locks it; unlocks it; the caller must
+// not hold it.
 #define REQUIRES(...) THERMOCLINE_THREAD_MARK(requires_capability(__VA_ARGS__))
 #define ACQUIRE(...) THERMOCLINE_THREAD_MARK(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) THERMOCLINE_THREAD_MARK(release_capability(__VA_ARGS__))
@@ -32,8 +34,8 @@
 
 namespace thermocline::base {
 
-// The names are those of the standard's BasicLockable, so that std::condition_variable_any takes
-// it.
+// The names are those of the standard's BasicLockable, so that it works with
+// std::condition_variable_any.
 class THERMOCLINE_THREAD_MARK(capability("mutex")) Mutex {
  public:
   void lock() ACQUIRE() { mutex_.lock(); }
@@ -45,11 +47,11 @@ class THERMOCLINE_THREAD_MARK(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for a scope, with gaps where Unlock and Lock say so.
+// Holds a mutex for a scope, except between calls of Unlock and Lock.
 class THERMOCLINE_THREAD_MARK(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
-  // Holds what the caller has locked, by try_lock for one.
+  // Takes over a mutex that the caller has locked, for example with try_lock.
   MutexLock(Mutex& mutex, std::adopt_lock_t) REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() RELEASE() {
     if (held_) mutex_.unlock();
@@ -71,7 +73,8 @@ class THERMOCLINE_THREAD_MARK(scoped_lockable) MutexLock {
   bool held_ = true;
 };
 
-// Waits may end without a notification: callers look again, `while (!ready_) condition_.Wait(m);`.
+// Waits may end without a notification, so callers test in a loop: `while (!ready_)
+// condition_.Wait(m);`.
 class Condition {
  public:
   void Wait(Mutex& mutex) REQUIRES(mutex) {
@@ -79,7 +82,7 @@ class Condition {
     condition_.wait(lock);
     lock.release();
   }
-  // False: it is `until`.
+  // Returns false if `until` has passed.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point until) REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     const bool in_time = condition_.wait_until(lock, until) == std::cv_status::no_timeout;

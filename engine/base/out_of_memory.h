@@ -1,4 +1,4 @@
-// Memory that is not there: as a Status, or waited for.
+// Handling of memory exhaustion: turn it into a Status, or wait for memory.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace thermocline::base {
 
-// Returns the Status or Result of `work`; Unavailable, with `doing`, if it runs out of memory or
-// of threads.
+// Returns the Status or Result of `work`; Unavailable, naming `doing`, if it runs out of memory or
+// threads.
 template <typename Work>
 auto OrNoMemory(std::string_view doing, Work&& work) -> decltype(work()) {
   try {
@@ -25,8 +25,8 @@ auto OrNoMemory(std::string_view doing, Work&& work) -> decltype(work()) {
   }
 }
 
-// Repeats `work` until there is memory for it: what nobody else would do, such as telling who
-// waits.
+// Repeats `work` until there is memory for it. For work that must not be lost, such as notifying a
+// waiting thread.
 template <typename Work>
 void UntilMemory(const Work& work) {
   for (bool done = false; !done;) {

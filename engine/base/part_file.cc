@@ -14,8 +14,8 @@
 namespace thermocline::base {
 namespace {
 
-// Checks that the open file is still the one of that name: who waited for nothing may have opened
-// it just before its writer renamed it.
+// Checks that the open file is still the one of that name: a process that waited for the lock may
+// have opened it just before its writer renamed it.
 bool IsNamed(int fd, const std::string& path) {
   struct stat open_one {
   }, named{};
@@ -72,7 +72,7 @@ Status PartFile::Reserve(std::uint64_t bytes) {
   if (more > free) return NoRoom(part_path_, bytes, more, free);
   if (::ftruncate(fd_, bytes) != 0) return ErrnoStatus(part_path_, "resize", errno);
   size_ = bytes;
-  // Not posix_fallocate: where the file system cannot, that writes every block.
+  // Not posix_fallocate, which writes every block if the file system cannot reserve space.
   while (bytes > 0 && ::fallocate(fd_, 0, 0, bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == ENOSPC || errno == EDQUOT) return NoRoom(part_path_, bytes, more, free);

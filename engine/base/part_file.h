@@ -1,5 +1,5 @@
-// A large file that is written at any place and over several runs, and replaces another when it is
-// whole.
+// A large file that is written in any order and over several runs, and replaces another when it is
+// complete.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,12 @@
 
 namespace thermocline::base {
 
-// PATH.part, locked against other processes that open it so. PATH stays as it is until Commit.
-// The destructor leaves the part, for a later run. Thread-compatible.
+// PATH.part, locked against other processes that open it in the same way. PATH stays as it is until
+// Commit. The destructor leaves the part, for a later run. Thread-compatible.
 class PartFile {
  public:
-  // The part that an earlier run left, or an empty one. Unavailable: another process writes it.
+  // Opens the part that an earlier run left, or an empty one. Unavailable: another process is
+  // writing it.
   static Result<std::unique_ptr<PartFile>> Open(const std::string& path);
   ~PartFile();
   PartFile(const PartFile&) = delete;
@@ -25,17 +26,17 @@ class PartFile {
   const std::string& part_path() const { return part_path_; }
   std::uint64_t size() const { return size_; }  // bytes
 
-  // Makes the part `bytes` long, with room on the disk for all of it where the file system can
-  // promise that. ResourceExhausted: there is not; the message names the part, what it takes and
-  // what is free.
+  // Makes the part `bytes` long, and reserves disk space for all of it if the file system can.
+  // ResourceExhausted if there is not enough; the message names the part, the bytes needed and the
+  // bytes free.
   Status Reserve(std::uint64_t bytes);
-  // Forgets what lies behind the first `bytes`.
+  // Drops everything after the first `bytes`.
   Status Truncate(std::uint64_t bytes);
-  // Forgets what an earlier run has written.
+  // Drops the bytes that an earlier run has written.
   Status Clear();
   Status WriteAt(std::uint64_t offset, std::span<const std::byte> bytes);
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const;
-  // Everything written is on the disk, and no longer in the page cache where that can be had.
+  // Flushes all written bytes to the disk, and drops them from the page cache if possible.
   Status Sync();
   // Syncs, renames over PATH, and flushes the folder.
   Status Commit();

@@ -7,11 +7,11 @@
 
 namespace thermocline::base {
 
-// "PATH: ACTION: what `error`, an errno, means", with its code: NotFound, PermissionDenied,
-// ResourceExhausted (the disk is full), else Unavailable.
+// "PATH: ACTION: " and the text of `error`, an errno, with its code: NotFound, PermissionDenied,
+// ResourceExhausted (the disk is full), otherwise Unavailable.
 Status ErrnoStatus(const std::string& path, const char* action, int error);
 
-// Makes a rename last: without it a crash may bring the old name back.
+// Makes a rename durable: without it a crash may restore the old name.
 Status SyncFolderOf(const std::string& path);
 
 }  // namespace thermocline::base

@@ -6,11 +6,11 @@
 
 namespace thermocline::base {
 
-// Unpredictable. Throws std::exception where the system has no random numbers. Takes about a
+// Unpredictable bits. Throws std::exception if the system has no random numbers. Takes about a
 // microsecond.
 std::uint64_t RandomBits64();
 
-// `count` letters and digits, each as likely as the others.
+// `count` letters and digits, uniformly distributed.
 std::string RandomLetters(int count);
 
 }  // namespace thermocline::base

@@ -1,5 +1,5 @@
 // Status and Result<T>: every failure is a value with one of gRPC's canonical codes, a reason and,
-// where a field is at fault, its name. Programs read these; messages are for people.
+// the name of the field at fault, if any. Programs read these; messages are for people.
 //
 // The codes have gRPC's numbers. One table maps a reason to HTTP, gRPC and the OpenAI error body:
 // server/core/refusal_table.h. A broken invariant is a CHECK (check.h), not a Status.
@@ -39,7 +39,7 @@ enum class StatusCode {
 
 std::string_view StatusCodeName(StatusCode code);
 
-// Why, more closely than the code says: what clients and metrics are told apart by.
+// The reason, more specific than the code: clients and metrics distinguish errors by it.
 enum class Reason : unsigned char {
   kNone,  // nothing is wrong
   // Errors in the request.
@@ -47,14 +47,14 @@ enum class Reason : unsigned char {
   kUnsupported,    // of Unimplemented
   kOutOfRange,     // of OutOfRange
   kContextLength,  // the prompt does not fit the context
-  kChatTemplate,   // the chat template fails on these messages; its line is told
+  kChatTemplate,   // the chat template fails on these messages; the message gives its line
   kNotLoaded,      // of FailedPrecondition
   kNotFound,       // of NotFound
   kModelNotFound,
   kRequestNotFound,
   kAlreadyExists,  // of AlreadyExists
   kMalformed,      // the HTTP header
-  kTooLarge,       // the body, for the memory there is
+  kTooLarge,       // the body is too large for the available memory
   // Errors of the caller's rights.
   kUnknownKey,  // of Unauthenticated
   kForbidden,   // of PermissionDenied
@@ -64,29 +64,29 @@ enum class Reason : unsigned char {
   kExhausted,  // of ResourceExhausted
   kQueueFull,
   kPrefillBudget,  // too many prompt tokens wait
-  kGrammarMemory,  // the grammars of other answers hold all of it
-  kRequestMemory,  // the bodies of other requests do
-  kConnections,    // others of the same key have as many as one key may have
+  kGrammarMemory,  // the grammars of other requests use all of it
+  kRequestMemory,  // the bodies of other requests use all of it
+  kConnections,    // the key already has as many connections as allowed
   kDeadline,       // of DeadlineExceeded
   kUnavailable,    // of Unavailable
   kLoading,
   kLoadFailed,
   kDraining,
   kCancelled,   // of Cancelled
-  kClientGone,  // nobody is there to be told
+  kClientGone,  // the client has disconnected
   // Errors of the service.
   kDataLoss,  // of DataLoss
   kInternal,  // of Internal
 };
 inline constexpr int kNumReasons = static_cast<int>(Reason::kInternal) + 1;
 
-// The reason of a Status with `code` that is given no other.
+// The reason of a Status that is made with `code` alone.
 Reason DefaultReason(StatusCode code);
 
 // One pointer; OK allocates nothing. Copies are deep.
 class [[nodiscard]] Status {
  public:
-  // A number that the message tells, too: {"n_ctx", 512}. The name is a literal.
+  // A number that the message also states: {"n_ctx", 512}. The name is a literal.
   using Number = std::pair<std::string_view, std::int64_t>;
 
   Status() = default;
@@ -104,9 +104,10 @@ class [[nodiscard]] Status {
   // The field at fault in a request or a configuration; "" = none.
   const std::string& field() const;
   const std::vector<Number>& numbers() const;
-  // "INVALID_ARGUMENT: what is wrong", or "OK".
+  // "INVALID_ARGUMENT: MESSAGE", or "OK".
   std::string ToString() const;
-  // The same status, with `context` and ": " in front of the message; OK stays OK, here and below.
+  // The same status, with `context` and ": " in front of the message; OK stays OK, in the functions
+  // below too.
   Status Annotate(std::string_view context) const;
   // The same status with another reason or field, or one more number.
   Status WithReason(Reason reason) const;
@@ -125,7 +126,7 @@ class [[nodiscard]] Status {
 
 inline Status OkStatus() { return {}; }
 
-// Makers of the codes most used: the pieces are joined as by StrCat. Other codes take the
+// Factories for the most used codes: the pieces are joined as by StrCat. Other codes use the
 // constructor.
 #define THERMOCLINE_STATUS_MAKER(name)                     \
   template <typename... Pieces>                            \
@@ -147,7 +148,7 @@ THERMOCLINE_STATUS_MAKER(DataLoss)
 THERMOCLINE_STATUS_MAKER(Unauthenticated)
 #undef THERMOCLINE_STATUS_MAKER
 
-// A value, or the Status that says why there is none. An OK Status without a value is a broken
+// A value, or the Status that explains its absence. An OK Status without a value is a broken
 // invariant (CHECK).
 template <typename T>
 class [[nodiscard]] Result {

@@ -1,7 +1,8 @@
-// A number that one thread raises and another waits for: two threads that hand work to and fro some
-// hundred times a token.
+// A number that one thread raises and another waits for: for two threads that hand work to each
+// other some hundred times per token.
 //
-// The waiter pauses, then offers its processor, then sleeps: as WorkerPool, and for its reasons.
+// The waiter pauses, then yields its processor, then sleeps, as WorkerPool does and for the same
+// reasons.
 #pragma once
 
 #include <sched.h>
@@ -14,7 +15,8 @@ namespace thermocline::base {
 
 class StepSignal {
  public:
-  // Every earlier write of this thread is seen by who waits for `step`. Requires: rising steps.
+  // Makes all earlier writes of this thread visible to the thread that waits for `step`. Requires:
+  // rising steps.
   void Raise(std::uint32_t step) {
     step_.store(step);
     if (sleeping_.load()) step_.notify_all();
@@ -30,7 +32,7 @@ class StepSignal {
       if (Reached(step)) return;
       ::sched_yield();
     }
-    sleeping_.store(true);  // seq_cst, before the look at step_: pairs with Raise
+    sleeping_.store(true);  // seq_cst, before reading step_: pairs with Raise
     for (std::uint32_t seen = step_.load(); !Reached(seen, step); seen = step_.load())
       step_.wait(seen);
     sleeping_.store(false);

@@ -54,7 +54,7 @@ std::string HumanBytes(double bytes) {
 
 namespace {
 
-// The promise of a lead byte: how many continuation bytes, and the range of the first of them
+// The meaning of a lead byte: the number of continuation bytes, and the range of the first of them
 // (which excludes overlong forms, surrogates and values above U+10FFFF).
 struct LeadByte {
   int continuation = -1;
@@ -73,7 +73,8 @@ LeadByte ClassifyLead(unsigned char byte) {
   return {};
 }
 
-// Length of the longest valid prefix of a sequence at `pos`; `complete` says whether it is whole.
+// Length of the longest valid prefix of a sequence at `pos`; `complete` is set if it is a whole
+// sequence.
 int ValidPrefix(std::string_view text, std::size_t pos, bool& complete) {
   const LeadByte lead = ClassifyLead(text[pos]);
   complete = lead.continuation == 0;

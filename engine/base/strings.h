@@ -36,7 +36,7 @@ std::string StrCat(const Pieces&... pieces) {
   return out;
 }
 
-// The whole of `text` as a number, or nothing: no sign games, no trailing characters.
+// The whole of `text` as a number, or nullopt: no leading plus sign, no trailing characters.
 template <typename T>
 std::optional<T> ParseNumber(std::string_view text) {
   T value{};
@@ -54,8 +54,8 @@ std::string NearestName(std::string_view name, std::span<const std::string> cand
 // `bytes` as "1.5 GiB", for people.
 std::string HumanBytes(double bytes);
 std::string HumanBytes(std::integral auto bytes) { return HumanBytes(static_cast<double>(bytes)); }
-// "8GiB", "512 MB", "1.5g", "4096": bytes; K, M, G and T count in 1024s, with or without iB.
-// Nothing if the text is no size, or none that 63 bits hold.
+// "8GiB", "512 MB", "1.5g", "4096" as bytes; K, M, G and T are powers of 1024, with or without iB.
+// Returns nullopt if the text is not a size or exceeds 63 bits.
 std::optional<std::int64_t> ParseBytes(std::string_view text);
 
 // Replaces every ill-formed UTF-8 sequence by U+FFFD (one per maximal subpart, as WHATWG decoders
@@ -65,7 +65,8 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 // Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to
 // 3).
 int IncompleteUtf8Suffix(std::string_view text);
-// `text`, if it has more than `bytes_max` bytes its beginning, whole characters, and "...".
+// Returns `text`, or, if it is longer than `bytes_max` bytes, its beginning (whole characters) and
+// "...".
 std::string Shorten(std::string_view text, std::size_t bytes_max);
 
 // Decodes the code point at `text[pos]`, moving `pos` past it; U+FFFD and one byte further if

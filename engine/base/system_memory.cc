@@ -35,8 +35,8 @@ std::size_t NumberOf(const std::string& path, const std::string& name) {
   return kNone;
 }
 
-// The memory that a control group leaves this process: its limit, less what is in use by others;
-// the page cache can be given back.
+// The memory that a control group leaves this process: its limit, less the usage of other
+// processes; the page cache counts as free, because it can be reclaimed.
 std::size_t AllowanceOf(std::size_t limit, std::size_t used, std::size_t cache) {
   if (limit == kNone) return kNone;
   const std::size_t resident = ResidentBytes();
@@ -52,8 +52,8 @@ struct GroupFolder {
   bool second_version;
 };
 
-// The folders of the process's groups of `controller` and of all groups above them. `root`: "" but
-// in tests.
+// The folders of the process's groups of `controller` and of all groups above them. `root`: ""
+// except in tests.
 std::vector<GroupFolder> GroupFolders(const std::string& root, const std::string& controller) {
   std::vector<GroupFolder> out;
   std::ifstream file(root + "/proc/self/cgroup");

@@ -11,7 +11,7 @@ namespace thermocline::base {
 namespace {
 
 constexpr std::uint64_t kKeepPolicy = 0x08;      // of Linux 5.3 and later
-constexpr std::uint64_t kShortTurnNs = 100'000;  // the least that Linux takes
+constexpr std::uint64_t kShortTurnNs = 100'000;  // the minimum of Linux
 
 // The first version of Linux's sched_attr, for which the C library has no declaration.
 struct SchedulingAttributes {

@@ -1,14 +1,14 @@
-// Which threads the system runs first where they are more than the processors. Of the calling
-// thread alone; a system that knows or allows none of it changes nothing.
+// Scheduling priority of the calling thread, for times when there are more threads than processors.
+// No effect on a system that does not support or permit it.
 #pragma once
 
 namespace thermocline::base {
 
-// Others of this process go first. 1 to 19, as nice(2).
+// Lets other threads of this process run first. 1 to 19, as nice(2).
 void LowerPriority(int niceness);
 
-// Work of this thread is short and others wait for it: it runs soon after it wakes, for as much
-// time in all as others, in smaller parts.
+// For a thread with short work that others wait for: it runs soon after it wakes, with the same
+// total time as others, in shorter slices.
 // Source: sched_setattr(2), sched_runtime of SCHED_OTHER, which Linux obeys from 6.12 on.
 void AskForShortTurns();
 

@@ -19,7 +19,7 @@ namespace {
 
 // Some 20 us (a pause takes 40 to 140 cycles): longer than most gaps between two loops of a token.
 constexpr int kPauses = 2000;
-// The time for which a worker offers its processor between looks before it parks: longer than any
+// The time for which a worker yields its processor between polls before it parks: longer than any
 // gap inside a token, and than sampling, so that decoding never waits for a wake-up.
 constexpr std::chrono::microseconds kOfferTime{2000};
 
@@ -41,7 +41,7 @@ WorkerPool::WorkerPool(int threads) : active_(threads), runs_(threads) {
       const std::string name = "cold-" + std::to_string(i);
       pthread_setname_np(workers_.back().native_handle(), name.c_str());
     }
-  } catch (...) {  // of memory or threads
+  } catch (...) {  // std::bad_alloc or no thread
     Stop();
     throw;
   }
@@ -102,7 +102,7 @@ void WorkerPool::WaitFor(int items) {
     if (done_.load(std::memory_order_acquire) == items) return;
     Pause();
   }
-  // A worker was put aside with an item. Sleeping frees this processor for it.
+  // A worker was preempted while holding an item. Sleeping frees this processor for it.
   for (int seen = done_.load(std::memory_order_acquire); seen != items;
        seen = done_.load(std::memory_order_acquire))
     done_.wait(seen, std::memory_order_acquire);
@@ -117,7 +117,7 @@ int WorkerPool::TakeRun(int run, int thread) {
     try {
       call_(context_, first_ + t.next, thread);
     } catch (const std::bad_alloc&) {
-      no_memory_ = true;  // thrown again by the caller
+      no_memory_ = true;  // rethrown by the caller
     }
     ++taken;
   }
@@ -153,7 +153,7 @@ void WorkerPool::WaitForWork(const ItemRun& run) {
 }
 
 void WorkerPool::WorkerMain(int thread) {
-  AskForShortTurns();  // who is put aside with an item keeps all others waiting
+  AskForShortTurns();  // a preempted worker with an item delays all others
   const ItemRun& run = runs_[thread];
   while (!stop_.load()) {
     for (int active = active_.load(); thread >= active; active = active_.load())

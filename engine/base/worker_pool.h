@@ -1,16 +1,15 @@
 // Persistent kernel threads that share out the items of one loop at a time.
 //
 // A token starts some hundred loops, so waking threads by the kernel each time would cost more than
-// the work; but a pool that only spins starves its neighbours, and itself where the scheduler takes
-// a spinning thread for a busy one. So a worker without work first pauses, then offers its
-// processor to others between looks (an idle virtual processor would take long to wake), then
-// parks. A loop ends when its items are done, not when every worker has seen it: a worker that the
-// system has put aside costs nothing unless it holds an item.
+// the work; but a pool that only spins starves other processes, and itself if the scheduler takes a
+// spinning thread for a busy one. So a worker without work first pauses, then yields its processor
+// between polls (an idle virtual processor would take long to wake), then parks. A loop ends when
+// its items are done, not when every worker has seen it: a preempted worker costs nothing unless it
+// holds an item.
 //
-// Each thread walks through a run of neighbouring items of its own and takes from the others' runs
-// when it has finished: neighbouring items are neighbouring weights, and memory gives one long
-// stream a thread more (up to 48 GB/s on two Zen 4 cores) than streams that alternate every 72 KB
-// (30 GB/s).
+// Each thread processes its own run of neighbouring items, and steals from the other runs when it
+// has finished: neighbouring items are neighbouring weights, and one long stream per thread is
+// faster (up to 48 GB/s on two Zen 4 cores) than streams that alternate every 72 KB (30 GB/s).
 //
 // Measured with one other busy process on two cores: docs/benchmarks.md.
 #pragma once
@@ -24,7 +23,7 @@
 
 namespace thermocline::base {
 
-// Run may be called from one thread at a time (the decode thread). The caller works too.
+// Run may be called from one thread at a time (the decode thread). The caller works as well.
 class WorkerPool {
  public:
   // `threads` counts the caller: 1 means no further thread.
@@ -34,16 +33,16 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int threads() const { return base::IntSize(workers_) + 1; }
-  // From now on loops use so many threads, the caller's among them, and the others rest: where
-  // somebody else needs the processors. Requires: 1 <= active <= threads(); between loops.
+  // From now on loops use this many threads, including the caller's, and the others rest, because
+  // other work needs the processors. Requires: 1 <= active <= threads(); between loops.
   void SetActive(int active) {
     active_.store(active, std::memory_order_relaxed);
     active_.notify_all();
   }
   int active() const { return active_.load(std::memory_order_relaxed); }
 
-  // Calls `body(item, thread)` once for each item in [0, items), in any order, on any thread; a
-  // slow thread does fewer. std::bad_alloc of any item is thrown when all are done.
+  // Calls `body(item, thread)` once for each item in [0, items), in any order, on any thread; slow
+  // threads process fewer. A std::bad_alloc of any item is rethrown when all are done.
   template <typename Body>
   void Run(int items, const Body& body) {
     const auto call = [](const void* context, int item, int thread) {
@@ -54,11 +53,12 @@ class WorkerPool {
 
  private:
   using Call = void (*)(const void*, int, int);
-  static constexpr int kItemsMax = (1 << 20) - 1024;  // a ticket's 20 bits, and room for late looks
+  static constexpr int kItemsMax = (1 << 20) - 1024;  // a ticket's 20 bits, less a margin for late
+                                                      // polls
 
   // A thread's run in the current loop: the loop's epoch, the run's end and its next item, in one
-  // word, so that who takes an item knows that it belongs to the loop. A loop with an item taken
-  // cannot end before it is done, so call_ and context_ are that loop's.
+  // word, so that a thread that takes an item knows that it belongs to the loop. A loop cannot end
+  // while a taken item is not done, so call_ and context_ are that loop's.
   struct Ticket {
     int end, next;
   };
@@ -77,7 +77,7 @@ class WorkerPool {
   void WorkerMain(int thread);
   // Returns when the thread's run has items, or the pool ends.
   void WaitForWork(const ItemRun& run);
-  // Takes the items of one run until there are none; returns how many.
+  // Takes the items of one run until there are none left; returns their number.
   int TakeRun(int run, int thread);
   static bool HasWork(const ItemRun& run) {
     const Ticket t = Unpack(run.ticket.load(std::memory_order_acquire));
@@ -93,7 +93,7 @@ class WorkerPool {
   std::vector<ItemRun> runs_;             // one for each thread; never resized
   alignas(64) std::atomic<int> done_{0};  // items of the current loop that are done
   alignas(64) std::atomic<int> parked_{0};
-  std::atomic<std::uint32_t> signal_{0};  // moves when parked workers are to look
+  std::atomic<std::uint32_t> signal_{0};  // changes when parked workers must check for work
   std::atomic<bool> stop_{false};
   std::atomic<bool> no_memory_{false};  // for an item of this loop
   std::vector<std::thread> workers_;

@@ -110,7 +110,7 @@ class Drawing {
     }
   }
 
-  // Bar `index` of `count` in the unit around x.
+  // Draws bar `index` of `count` in the unit interval around x.
   void Bars(const Series& series, int index, int count) {
     constexpr double kFilled = 0.8;  // of the unit
     const double width = kFilled / count;

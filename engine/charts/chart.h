@@ -1,5 +1,5 @@
-// Charts as SVG text: lines, points and bars with axes, ticks and a legend. The command line's
-// plots and the load tester's page are made of them.
+// Charts as SVG text: lines, points and bars with axes, ticks and a legend. Used by the command
+// line's plots and the load tester's page.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,8 @@ struct Series {
   };
   Kind kind = Kind::kLine;
   std::string label = {};                              // "" = not in the legend
-  std::vector<std::pair<double, double>> points = {};  // x, y; bars stand at x, side by side
-  std::string color = {};                              // as in CSS
+  std::vector<std::pair<double, double>> points = {};  // x, y; bars are centred at x, side by side
+  std::string color = {};                              // a CSS colour
   bool dashed = false;
 };
 
@@ -29,25 +29,25 @@ struct Axis {
   bool log = false;                          // points at or below zero are left out
   bool whole = false;                        // no ticks between whole numbers
   bool percent = false;                      // ticks of 0.25 read 25 %
-  std::optional<double> min = {}, max = {};  // else those of the points, rounded
+  std::optional<double> min = {}, max = {};  // default: those of the points, rounded
 };
 
-// A chart without points says that nothing was measured.
+// A chart without points shows that nothing was measured.
 struct Chart {
   std::string title = {};
   Axis x = {}, y = {};
   std::vector<Series> series = {};
 };
 
-// A picture of its own: the charts side by side, `columns` in a row. Dark text on white; scales
-// with the window.
+// A standalone picture: the charts side by side, `columns` per row. Dark text on white; scales with
+// the window.
 std::string RenderPicture(std::span<const Chart> charts, int columns);
 
-// One chart for the inside of a page, 560 by `height` pixels, in the page's style. Its classes are
+// One chart for embedding in a page, 560 by `height` pixels, in the page's style. Its classes are
 // title, grid, frame, line, dots and legend.
 std::string RenderInline(const Chart& chart, double height);
 
-// `count` colours that tell series apart: a fixed few, then a scale from dark blue to yellow.
+// `count` distinguishable colours: a fixed few, then a scale from dark blue to yellow.
 std::vector<std::string> Colors(int count);
 
 }  // namespace thermocline::charts

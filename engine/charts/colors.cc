@@ -11,7 +11,7 @@ std::vector<std::string> Colors(int count) {
   struct Rgb {
     double r, g, b;
   };
-  // Source: five of matplotlib's viridis, near enough.
+  // Source: five colours close to matplotlib's viridis.
   static constexpr std::array kScale = {Rgb{68, 1, 84}, Rgb{59, 82, 139}, Rgb{33, 145, 140},
                                         Rgb{94, 201, 98}, Rgb{220, 205, 50}};
   std::vector<std::string> colors;

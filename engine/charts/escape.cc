@@ -24,7 +24,7 @@ std::string EscapeMarkup(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        // Control characters have no place in a page.
+        // Control characters are not allowed in a page.
         out += static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t' ? ' ' : c;
     }
   }

@@ -1,4 +1,4 @@
-// Text inside of HTML and SVG.
+// Escaping of text in HTML and SVG.
 #pragma once
 
 #include <string>
@@ -6,8 +6,7 @@
 
 namespace thermocline::charts {
 
-// Text for elements and quoted attributes: markup, control characters and ill-formed UTF-8 are made
-// harmless.
+// Escapes text for elements and quoted attributes: markup, control characters and ill-formed UTF-8.
 std::string EscapeMarkup(std::string_view text);
 
 }  // namespace thermocline::charts

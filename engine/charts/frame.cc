@@ -14,7 +14,7 @@ std::string Short(double value) {
   return text;
 }
 
-// Bars stand on zero and are as wide as a unit.
+// Bars start at zero and are one unit wide.
 Scale ScaleOf(const Chart& chart, const Axis& axis, bool is_x) {
   double min = std::numeric_limits<double>::infinity(), max = -min, margin = 0;
   for (const Series& series : chart.series) {

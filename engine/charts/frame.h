@@ -1,4 +1,4 @@
-// The frame of a chart: which place in it a value has, in pixels, and where the ticks are.
+// The frame of a chart: converts values to pixels, and places ticks.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace thermocline::charts {
 
-// From the values of an axis to [0, 1] along the frame. Borrows the axis.
+// Maps the values of an axis to [0, 1] along the frame. Borrows the axis.
 class Scale {
  public:
   struct Tick {
@@ -16,11 +16,11 @@ class Scale {
     std::string text;
   };
 
-  // `min` and `max` are those of the points; without points min > max.
+  // `min` and `max` are those of the points; without points, min > max.
   Scale(const Axis& axis, double min, double max);
 
   bool Has(double value) const;
-  // A value far outside of the axis is a little outside of the frame.
+  // A value far outside the axis is mapped to slightly outside the frame.
   double At(double value) const;
   const std::vector<Tick>& ticks() const { return ticks_; }
 

@@ -9,7 +9,8 @@ struct Box {
   double left, top, width, height;
 };
 
-// Points, and places along the lines between them, of one series that the box would hide.
+// Number of points of one series, and of places along the lines between them, that the box would
+// hide.
 int CoveredOf(const Series& series, const Frame& frame, const Box& box) {
   constexpr int kSteps = 8;  // places along a line
   const bool bars = series.kind == Series::Kind::kBars;

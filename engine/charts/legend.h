@@ -1,4 +1,4 @@
-// The place of a chart's legend: the corner of the frame where the fewest points are.
+// Places a chart's legend in the corner of the frame with the fewest points.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
-// Memory of a device, and memory of the host that both sides see.
+// Device memory, and host memory that both sides can access.
 //
-// Both are freed when they end, unless the device was reset since. They borrow the Device.
+// Both are freed by their destructors, unless the device was reset since. They borrow the Device.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace thermocline::device {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // `name` is for the table of what memory is used for. No bytes: an empty buffer.
-  // ResourceExhausted with that table; Unavailable on other errors.
+  // `name` appears in the table of memory uses. With 0 bytes the buffer is empty. ResourceExhausted
+  // with that table; Unavailable for other errors.
   static Result<DeviceBuffer> Allocate(Device& device, std::string name, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&& other) noexcept { Swap(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
@@ -42,8 +42,8 @@ class DeviceBuffer {
   int generation_ = 0;
 };
 
-// Pinned host memory, mapped into the device's addresses; zeros at first. For hand-offs of a few
-// kilobytes and as the source of fast copies, never for weights that kernels read.
+// Pinned host memory, mapped into the device's address space; initially zeros. For hand-offs of a
+// few kilobytes and as the source of fast copies, not for weights that kernels read.
 class MappedBuffer {
  public:
   MappedBuffer() = default;
@@ -60,7 +60,7 @@ class MappedBuffer {
   T* host() const {
     return static_cast<T*>(host_);
   }
-  // The same bytes as kernels see them.
+  // The same bytes at the device's address.
   template <typename T>
   T* on_device() const {
     return static_cast<T*>(on_device_);

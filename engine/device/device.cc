@@ -16,7 +16,7 @@ std::string Version(int version) { return StrCat(version / 1000, ".", version % 
 
 std::string Mib(std::size_t bytes) { return StrCat((bytes + (1 << 20) - 1) >> 20, " MiB"); }
 
-// The first node of a GPU under `folder` that this process may not open; "" if there is none.
+// The first node of a GPU in `folder` that this process may not open; "" if there is none.
 std::string ForbiddenNode(const char* folder) {
   static constexpr const char* kPrefixes[] = {"nvidia", "nvhost-gpu", "nvhost-ctrl-gpu", "nvmap"};
   DIR* dir = opendir(folder);
@@ -34,7 +34,7 @@ std::string ForbiddenNode(const char* folder) {
   return worst;
 }
 
-// Why the runtime cannot even count devices, or finds none.
+// The reason why the runtime cannot count devices, or finds none.
 Status Unusable(const Device::Params& p, kernels::DeviceError error) {
   const kernels::DeviceRuntime& r = p.ops->runtime;
   const std::string text = error != 0 ? r.error_text(error) : "no device";
@@ -74,8 +74,8 @@ Result<std::unique_ptr<Device>> Device::Open(const Params& p) {
         "with -DTHERMOCLINE_CUDA=ON");
   }
   const kernels::DeviceRuntime& r = p.ops->runtime;
-  // All kernels are loaded with the context: loading one at its first launch may wait for the
-  // device, which may be waiting for the CPU's part of a layer.
+  // Loads all kernels with the context: loading one at its first launch may wait for the device,
+  // which may be waiting for the CPU's part of a layer.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   if (const kernels::DeviceError error = r.count(&count); error != 0 || count == 0)

@@ -1,4 +1,4 @@
-// An accelerator that has been opened: the one way to its memory, streams and graphs.
+// An open accelerator, the only access to its memory, streams and graphs.
 //
 // Owns nothing on the device itself; DeviceBuffer, MappedBuffer, DeviceStream, DeviceEvent and
 // DeviceGraph do, and borrow the Device. Every failing call of the runtime becomes a Status with
@@ -22,13 +22,13 @@ namespace thermocline::device {
 class Device {
  public:
   struct Params {
-    const kernels::DeviceOps* ops;  // CudaOps(); null: this build has none
-    int index = 0;                  // as the driver counts
-    const char* nodes = "/dev";     // where the device nodes are; tests have their own
+    const kernels::DeviceOps* ops;  // CudaOps(); null: this build has no CUDA
+    int index = 0;                  // the driver's index
+    const char* nodes = "/dev";     // the folder of the device nodes; tests use their own
   };
   // Unimplemented: built without CUDA, or not for this architecture. FailedPrecondition: no driver,
-  // or no permission on the device nodes. NotFound: no such device. Unavailable: anything else.
-  // Each message says what to do.
+  // or no permission on the device nodes. NotFound: no such device. Unavailable: other errors. Each
+  // message includes advice.
   static Result<std::unique_ptr<Device>> Open(const Params& params);
 
   const kernels::DeviceOps& ops() const { return ops_; }
@@ -37,26 +37,26 @@ class Device {
   // "NVIDIA H200, compute capability 9.0, driver 13.0".
   std::string Describe() const;
 
-  // Makes the device the calling thread's.
+  // Selects the device for the calling thread.
   Status Use() const;
   struct Memory {
     std::size_t free, total;  // bytes
   };
   Result<Memory> FreeMemory() const;
-  // Unavailable "WHAT: the runtime's text" unless `error` is 0.
+  // Unavailable "CALL: the runtime's text" unless `error` is 0.
   Status Check(kernels::DeviceError error, std::string_view what) const;
-  // Whether an error was met after which this process cannot use the device, not even after Reset.
+  // True after an error that makes the device unusable for this process, even after Reset.
   bool process_lost() const { return process_lost_; }
-  // Gives up all that was allocated on the device, after an error that sticks. Requires: buffers
-  // and streams are not used any more; what they free later is ignored.
+  // Frees everything allocated on the device, after a sticky error. Requires: buffers and streams
+  // are not used any more; their destructors do nothing then.
   Status Reset();
 
-  // What a load asked for, so that a refusal can list it. Thread-safe.
+  // Records allocations, so that an error can list them. Thread-safe.
   void Note(std::string_view name, std::size_t bytes, bool pinned);
   void Forget(std::string_view name, std::size_t bytes, bool pinned);
-  // ResourceExhausted: a table of what is held, what was asked for, free and total.
+  // ResourceExhausted with a table of the memory held and requested, and free and total memory.
   Status OutOfMemory(std::string_view name, std::size_t bytes, bool pinned) const;
-  // Counts resets: what was made before the last one is gone.
+  // Number of resets: objects made before the last one are invalid.
   int generation() const { return generation_; }
 
  private:

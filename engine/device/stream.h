@@ -1,6 +1,7 @@
-// Queues of work on a device, marks in them, and recorded work that is launched as one.
+// Queues of work on a device, events in them, and recorded work that is launched as a unit.
 //
-// Each is freed when it ends, unless the device was reset since, and borrows the Device.
+// Each object is freed by its destructor, unless the device was reset since, and borrows the
+// Device.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ namespace thermocline::device {
 
 class DeviceGraph;
 
-// In order; used by one thread at a time.
+// Runs work in order; used by one thread at a time.
 class DeviceStream {
  public:
   static Result<std::unique_ptr<DeviceStream>> Create(Device& device);
@@ -24,15 +25,15 @@ class DeviceStream {
   kernels::Stream handle() const { return stream_; }
   Device& device() const { return device_; }
 
-  // Waits for all work so far. An error of any kernel before it shows up here.
+  // Waits for all work so far. Errors of earlier kernels are reported here.
   Status Synchronize();
-  // Asynchronous; the host's memory must stay until the stream has passed.
+  // Asynchronous; the host memory must stay valid until the stream has passed the copy.
   Status CopyToDevice(void* to, const void* from_host, std::size_t bytes);
   Status CopyToHost(void* to_host, const void* from, std::size_t bytes);
   Status CopyOnDevice(void* to, const void* from, std::size_t bytes);
   Status Fill(void* to, int byte, std::size_t bytes);
-  // Work between the two calls is recorded instead of run. After an error in between, EndGraph
-  // ends the recording and says what broke it.
+  // Work between the two calls is recorded instead of run. After an error in between, EndGraph ends
+  // the recording and returns its cause.
   Status BeginGraph();
   Result<std::unique_ptr<DeviceGraph>> EndGraph();
   Status Launch(const DeviceGraph& graph);
@@ -68,9 +69,9 @@ class DeviceEvent {
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
   Status Record(DeviceStream& stream);
-  // The caller waits until the stream has passed the mark.
+  // Blocks the caller until the stream has passed the event.
   Status Wait();
-  // Milliseconds from `begin` to this mark. Requires: both are recorded and passed.
+  // Milliseconds from `begin` to this event. Requires: both are recorded and passed.
   Result<float> MillisecondsSince(const DeviceEvent& begin) const;
 
  private:

@@ -1,4 +1,5 @@
-// Every neuron of a layer, by products of whole matrices: prompts, dense layers and taps.
+// Computes every neuron of a layer by products of whole matrices: for prefill, dense layers and
+// taps.
 #pragma once
 
 #include "engine/ffn/ffn_context.h"
@@ -8,29 +9,30 @@
 
 namespace thermocline::ffn {
 
-// Decode thread only. Allocates nothing after construction, but in SetTap.
+// Decode thread only. Allocates nothing after construction, except in SetTap.
 class AllNeurons {
  public:
   AllNeurons(const FfnContext& context, int tokens_max);
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(const FfnSizes& sizes);
 
-  // h of all members, by place, to the first columns of `h` [T, F].
+  // Computes h of all members, by place, into the first columns of `h` [T, F].
   FoundNeurons Compute(int layer, const FfnInput& input, nn::ActivationBuffer& h);
 
-  // `tap` sees every network that is computed here; null: none. Requires: no members.
+  // `tap` receives every network computed here; null: none. Requires: no members.
   void SetTap(FfnTap* tap);
   bool tapped() const { return tap_ != nullptr; }
 
  private:
-  // Products of the deciding rows into `gates` and of up's into up_.
+  // Multiplies the deciding rows into `gates` and up's rows into up_.
   void MultiplyRows(int layer, const FfnInput& input, float* gates);
 
   const FfnContext context_;
   const int tokens_max_;
   std::vector<int> ids_;            // [F] 0, 1, 2, ...
   std::vector<float> up_;           // [T, F]
-  std::vector<float> tapped_gate_;  // [T, F] while there is a tap: h's place holds the gates first
+  std::vector<float> tapped_gate_;  // [T, F] while there is a tap, as h's buffer holds the gates
+                                    // first
   FfnTap* tap_ = nullptr;
 };
 

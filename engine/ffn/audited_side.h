@@ -1,5 +1,5 @@
-// The interface of audits to a side that has neurons of a layer: which ones a policy predicts for
-// one token, and which are active without any prediction.
+// The interface of audits to a side that has neurons of a layer: the neurons that a policy predicts
+// for one token, and the neurons that are active without prediction.
 #pragma once
 
 #include <span>
@@ -10,28 +10,29 @@
 
 namespace thermocline::ffn {
 
-// Decode thread only, between steps. Nothing is counted.
+// Decode thread only, between steps. The calls do not change counters.
 class AuditedSide {
  public:
   virtual ~AuditedSide() = default;
 
-  // Neurons of a layer that are here, and that an audit must ask for.
+  // Number of the layer's neurons on this side; audits query it only if it is not 0.
   virtual int num_neurons(int layer) const = 0;
 
-  // Ascending ids of one token; valid until the next call.
+  // Ascending ids for one token; valid until the next call.
   struct Look {
     std::span<const int> predicted;
     FoundNeurons active;
   };
-  // Requires of all: one token; a policy that predicts. Errors: the flash tier's, or Unavailable
-  // with the device's; then the side is as if it had not been asked.
+  // All functions require one token and a policy that predicts. Errors: the flash tier's, or
+  // Unavailable with the device's; then the side is in the same state as before the call.
   //
-  // Begins what LookAt will be asked, where that can go on beside other work; returns at once.
+  // Starts the work of the next LookAt with the same arguments, if it can run in the background;
+  // returns at once.
   virtual Status Start(int /*layer*/, const FfnInput& /*input*/, const FfnPolicy& /*policy*/) {
     return OkStatus();
   }
   virtual Result<Look> LookAt(int layer, const FfnInput& input, const FfnPolicy& policy) = 0;
-  // The prediction alone; leaves a Look's `active` valid.
+  // The prediction alone; keeps a Look's `active` valid.
   virtual Result<std::span<const int>> PredictedBy(int layer, const FfnInput& input,
                                                    const FfnPolicy& policy) = 0;
 };

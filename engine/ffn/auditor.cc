@@ -11,7 +11,7 @@ namespace thermocline::ffn {
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors) {
   constexpr double kLogitUnit = 2;
   if (mode != FfnMode::kSign || !predictors.sign.has_value()) return kLogitUnit;
-  // Roots of the mean squares of unit normal inputs' levels, by slices.
+  // Root mean squares of the levels of unit normal inputs, by slices.
   constexpr double kLevel[kernels::kSignSlicesMax + 1] = {0, 1, 1.2, 2.0, 3.3, 5.0};
   const predictor::SignPredictor& sign = *predictors.sign;
   return kLevel[sign.slices] * (sign.planes.magnitude != nullptr ? 2 : 1) *
@@ -84,7 +84,7 @@ void Auditor::Start(const AuditedSides& sides) {
   if (!pending() || !kept_[next_].valid || !HasHot(sides, next_)) return;
   const base::Stopwatch watch;
   LoadInput(next_);
-  // AuditOne meets an error again.
+  // AuditOne will meet an error again and handle it.
   (void)sides.hot->Start(next_, InputOf(next_), kept_[next_].policy);
   seconds_[next_] += watch.Seconds();
 }
@@ -93,7 +93,7 @@ int Auditor::AuditOne(const AuditedSides& sides) {
   const base::Stopwatch watch;
   const int layer = next_++;
   last_[layer] = {};
-  // The token that needs what failed will say so.
+  // An error is reported by the next token that needs the failed side.
   if (kept_[layer].valid) (void)AuditLayer(sides, layer);
   if (next_ == config_.num_hidden_layers) audited_ = false;
   seconds_[layer] += watch.Seconds();
@@ -147,8 +147,7 @@ Status Auditor::LookAt(const AuditedSides& sides, int layer) {
   if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
   if (Has(sides.cold, layer)) {
     auto looked = sides.cold.LookAt(layer, input, policy);
-    // The work that the other side has begun is waited for all the same: its buffers are used
-    // again.
+    // The other side's started work is awaited even so, because its buffers are reused.
     if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->LookAt(layer, input, policy);
     if (!looked.ok()) return looked.status();
     cold = *looked;

@@ -1,13 +1,13 @@
-// Audits of prediction: on one of N decoded tokens, what the layers' networks would have computed
-// without a predictor.
+// Audits of prediction: for one in N decoded tokens, the result of each layer's network without a
+// predictor.
 //
-// The audited token only keeps its inputs, a copy of 2 D floats a layer. The audits are made later,
-// one layer after each further step, and the rest when the engine has nothing else to do: so a
-// token waits for the gate rows of one layer at most. A token is audited when the audits of the one
-// before are done: one of L at most, unless the engine pauses. Predictions are made once more for
-// the audit, from the same input and policy, on every side that has neurons of the layer: the CPU,
-// a second partition of it, or a device. A side that fails ends the layer's audit: it counts
-// nothing, and the token that needs the side says why.
+// An audited token only stores its inputs, a copy of 2 D floats per layer. The audits run later,
+// one layer after each further step, and the rest when the engine is idle: so a token waits for the
+// gate rows of one layer at most. A token is audited when the audits of the previous one are done:
+// one in L at most, unless the engine pauses. Predictions are repeated for the audit, from the same
+// input and policy, on every side that has neurons of the layer: the CPU, a second partition of it,
+// or a device. If a side fails, the layer's audit ends without being counted, and the next token
+// that needs the side reports the error.
 #pragma once
 
 #include <array>
@@ -22,10 +22,10 @@
 namespace thermocline::ffn {
 
 // The unit of a shift of a layer's predictor: the standard deviation of a sign score over random
-// signs, or a trained predictor's logit of e squared to one.
+// signs, or a trained predictor's logit at odds of e to one.
 double ShiftUnit(FfnMode mode, const predictor::LayerPredictors& predictors);
 
-// The sides that have a layer's neurons: one has all, or each has some.
+// The sides that have a layer's neurons: one has all of them, or each has a part.
 struct AuditedSides {
   AuditedSide& cold;
   AuditedSide* hot = nullptr;
@@ -39,17 +39,18 @@ class Auditor {
     const predictor::Predictors& predictors;  // with down_norms
     const kernels::OpTable& ops;
     int interval;  // tokens; 0 = never
-    // The mode whose predictions are audited where a layer is computed without loss; kDense: none.
+    // The mode whose predictions are audited in layers that are computed without loss; kDense:
+    // none.
     FfnMode shadow = FfnMode::kDense;
-    // Further shifts at which predictions are counted, too, in units of ShiftUnit.
+    // Further shifts at which predictions are counted, in units of ShiftUnit.
     std::vector<float> sweep = {};
   };
   explicit Auditor(const Params& params);
-  // The bytes of the inputs that it keeps, its lists and windows.
+  // The bytes of the stored inputs, its lists and windows.
   static std::size_t Bytes(const model::ModelConfig& config);
 
-  // Before a step's layers: decides whether its first token is audited. Of drafted tokens the first
-  // one stays whatever is verified.
+  // Before a step's layers: decides if the step's first token is audited. Of drafted tokens the
+  // first is kept whatever the verification's result.
   void Begin();
   // True if the step's token is audited in a layer that is computed by `policy`.
   bool Wants(const FfnPolicy& policy) const { return keeping_ && Predicts(Audited(policy).mode); }
@@ -57,32 +58,32 @@ class Auditor {
   struct Input {
     const float *hidden, *residual;
   };
-  // Keeps it, if the token is audited. Once for each layer.
+  // Stores the input, if the token is audited. Once for each layer.
   void Keep(int layer, const Input& input, const FfnPolicy& policy);
   // Counts the tokens of a step.
   void EndStep(int tokens = 1);
   bool pending() const { return next_ < std::ssize(kept_) && audited_; }
-  // Has a device begin with the next kept layer, if there is one, beside what the host does until
+  // Starts the next stored layer's audit on a device, if there is one, in the background until
   // AuditOne. After a step's layers.
   void Start(const AuditedSides& sides);
-  // Audits the next kept layer. Returns its number. Requires: pending.
+  // Audits the next stored layer. Returns its number. Requires: pending.
   int AuditOne(const AuditedSides& sides);
 
   // The mode in which the layer's kept token was predicted.
   FfnMode mode(int layer) const { return kept_[layer].policy.mode; }
-  // True if the kept token was computed without loss: its prediction was of no effect.
+  // True if the stored token was computed without loss, so that its prediction had no effect.
   bool shadowed(int layer) const { return kept_[layer].shadowed; }
 
   // Sums since the start at shift `i` of the sweep.
   const predictor::AuditCounts& swept(int layer, std::size_t i) const { return swept_[layer][i]; }
-  // Sums since the start, by layer, without shadows; and of the last audit of a layer.
+  // Sums since the start, by layer, without shadows; and the last audit of a layer.
   const predictor::AuditCounts& total(int layer) const { return totals_[layer]; }
   const predictor::AuditCounts& last(int layer) const { return last_[layer]; }
-  // The last audits of a layer in a mode that predicts, or in its shadow.
+  // The most recent audits of a layer in a predicting mode, or of its shadow.
   const predictor::AuditWindow& window(int layer, FfnMode mode, bool shadowed) const {
     return windows_[layer][WindowOf(mode, shadowed)];
   }
-  // The time of audits of a layer, since the start.
+  // The total time of a layer's audits.
   double seconds(int layer) const { return seconds_[layer]; }
 
  private:
@@ -94,7 +95,7 @@ class Auditor {
     std::vector<float> residual;  // [D]
   };
 
-  // The policy that is audited in a layer that is computed by `policy`; dense: nothing is.
+  // The policy audited in a layer that is computed by `policy`; dense: no audit.
   FfnPolicy Audited(const FfnPolicy& policy) const {
     return IsLossless(policy.mode) ? FfnPolicy{.mode = shadow_} : policy;
   }
@@ -103,14 +104,14 @@ class Auditor {
   static int WindowOf(FfnMode mode, bool shadowed) {
     return (mode == FfnMode::kLowRank ? 1 : 0) + (shadowed ? 2 : 0);
   }
-  // Counts a layer's kept token, whose hidden is in input_; an error ends that.
+  // Counts a layer's stored token, whose hidden state is in input_; stops at an error.
   Status AuditLayer(const AuditedSides& sides, int layer);
   Status Sweep(const AuditedSides& sides, int layer);
   void LoadInput(int layer);
   FfnInput InputOf(int layer) const { return {input_, kept_[layer].residual.data(), 1}; }
-  // Both sides' predicted neurons, into predicted_.
+  // Puts both sides' predicted neurons into predicted_.
   Status Predict(const AuditedSides& sides, int layer, const FfnPolicy& policy);
-  // The same, and the active neurons with their h into active_ and active_h_.
+  // As Predict, and also puts the active neurons and their h into active_ and active_h_.
   Status LookAt(const AuditedSides& sides, int layer);
   void MergePredicted(std::span<const int> cold, std::span<const int> hot);
   void MergeActive(const FoundNeurons& cold, const FoundNeurons& hot);
@@ -122,9 +123,9 @@ class Auditor {
   const int interval_;
   const FfnMode shadow_;
   std::int64_t tokens_ = 0;
-  std::int64_t next_token_ = 0;                        // the first that may be audited
+  std::int64_t next_token_ = 0;                        // the first token that may be audited
   bool keeping_ = false;                               // the current token is audited
-  bool audited_ = false;                               // kept_ is whole
+  bool audited_ = false;                               // kept_ is complete
   int next_ = 0;                                       // layer to audit
   std::vector<Kept> kept_;                             // [L]
   nn::ActivationBuffer input_;                         // [1, D]

@@ -131,7 +131,7 @@ const NeuronList& CandidateFinder::Find(const FfnStep& step, const NeuronRange& 
 void CandidateFinder::MarkBySigns(const FfnStep& step, const NeuronRange& range, Scratch& s) const {
   const predictor::SignPredictor& sign = *Of(step.layer).sign;
   const std::int32_t shift = static_cast<std::int32_t>(std::lround(step.policy.shift));
-  // Taken from the score, which is small: a threshold may be the largest integer there is.
+  // Subtracted from the score, which is small: a threshold may be the largest integer.
   const std::int32_t* thresholds = sign.thresholds.data() + range.begin;
   for (int t = 0; t < step.input.tokens; ++t) {
     context_.ops.sign_scores({.planes = sign.planes,

@@ -1,4 +1,4 @@
-// A hot side of experts on the CPU: a thread that drives a pool of kernel threads of its own.
+// A hot side of experts on the CPU: a thread that drives its own pool of kernel threads.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace thermocline::ffn {
 
-// Owns its threads, borrows the rest.
+// Owns its threads, borrows everything else.
 class CpuExperts final : public ExpertPartition {
  public:
   struct Params {
@@ -23,7 +23,7 @@ class CpuExperts final : public ExpertPartition {
     int prefetch_bytes = kernels::kPrefetchBytes;  // as nn::Multiplier
   };
   explicit CpuExperts(const Params& params);
-  // The bytes that it allocates, at most; sizes.threads: its own.
+  // Upper bound of the bytes that it allocates; sizes.threads: its own.
   static std::size_t Bytes(const FfnSizes& sizes);
   ~CpuExperts() override;
 
@@ -50,7 +50,7 @@ class CpuExperts final : public ExpertPartition {
   // Written by the thread before it raises done_.
   double busy_s_ = 0;
   base::StepSignal asked_, done_;
-  std::uint32_t step_ = 0;  // caller's
+  std::uint32_t step_ = 0;  // the caller's
   std::thread thread_;
 };
 

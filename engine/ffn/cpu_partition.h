@@ -1,5 +1,5 @@
-// A hot side on the CPU: a thread that drives a pool of kernel threads of its own, over neurons in
-// a block of memory of their own.
+// A hot side on the CPU: a thread that drives its own pool of kernel threads, with its neurons in a
+// separate block of memory.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace thermocline::ffn {
 
-// Owns its threads, borrows the rest.
+// Owns its threads, borrows everything else.
 class CpuPartition final : public FfnPartition {
  public:
   struct Params {
@@ -26,7 +26,7 @@ class CpuPartition final : public FfnPartition {
     Ablation ablation = {};
   };
   explicit CpuPartition(const Params& params);
-  // The bytes that it allocates, at most; sizes.threads: its own.
+  // Upper bound of the bytes that it allocates; sizes.threads: its own.
   static std::size_t Bytes(const FfnSizes& sizes);
   ~CpuPartition() override;
 
@@ -36,13 +36,13 @@ class CpuPartition final : public FfnPartition {
   Result<kernels::FinishSumParams::Part> Await() override;
   Result<const float*> AwaitOutput() override;
   int NumNeurons(int layer) const override { return base::IntSize(members_[layer]); }
-  // Between layers.
+  // Called between layers.
   PartitionCounters counters() const override { return counters_; }
   AuditedSide* audited_side() override { return &ffn_; }
   const FfnCounters& ffn_counters(int layer) const override { return ffn_.counters(layer); }
 
  private:
-  // One thing at a time is asked of the thread.
+  // The thread executes one command at a time.
   enum class Command { kFind, kMaxima, kSum, kStop };
 
   void Main();
@@ -61,12 +61,12 @@ class CpuPartition final : public FfnPartition {
   Command command_ = Command::kFind;
   std::optional<Job> job_;
   const float* limits_ = nullptr;
-  int first_ = 0;  // token of those at hand
+  int first_ = 0;  // first token of the current batch
   // Written by the thread before it raises done_, read by the caller after.
   Status status_;
   PartitionCounters counters_;
   base::StepSignal asked_, done_;
-  std::uint32_t step_ = 0;  // caller's
+  std::uint32_t step_ = 0;  // the caller's
   std::thread thread_;
 };
 

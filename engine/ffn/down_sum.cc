@@ -9,8 +9,8 @@
 namespace thermocline::ffn {
 namespace {
 
-// Columns of a work item of the sum over down rows: at most so many that the live rows of a chunk
-// and of the next stay in the second-level cache.
+// Columns of a work item of the sum over down rows: few enough that the live rows of a chunk and of
+// the next one stay in the second-level cache.
 constexpr int kColumnsMax = 1024, kColumnsDense = 512;
 
 std::size_t ScratchBytes(const model::ModelConfig& config) {

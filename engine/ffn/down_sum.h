@@ -18,7 +18,7 @@ class DownSum {
   // out [T, D], over down rows. Requires: the layer has down_rows.
   void SumRows(int layer, int tokens, const FoundNeurons& found, float* out, bool add_bias);
   // Calls body(first column, end, thread) for ranges of the D output columns, in parallel. dense:
-  // the sums take many of a layer's rows.
+  // the sums use many of a layer's rows.
   template <typename Body>
   void ForColumns(bool dense, const Body& body) {
     const int d = context_.config.hidden_size;
@@ -27,16 +27,16 @@ class DownSum {
       body(item * columns, std::min(d, (item + 1) * columns), thread);
     });
   }
-  // Computes columns [begin, end) of SumRows, bias added, by the thread that has them.
+  // Computes columns [begin, end) of SumRows, bias added, on the calling thread.
   void SumColumns(int layer, int tokens, const FoundNeurons& found, int begin, int end, float* out,
                   int thread) {
     Run({layer, tokens, found, out, nullptr, context_.layer(layer).down.bias}, begin, end, thread);
   }
-  // A part of a sum that partitions share (kernels/shared_sum.h). Requires: down_rows of a
+  // This partition's part of a shared sum (kernels/shared_sum.h). Requires: down_rows of a
   // quantised type.
   void ShareRows(int layer, int tokens, const FoundNeurons& found, const kernels::SharedSum& part);
-  // out [T, D], by the product with down's columns. h [T, F]: room for all neurons' h; what is
-  // found may lie there already. Requires: the layer has no down_rows; no members.
+  // out [T, D], by the product with down's columns. h [T, F]: a buffer for all neurons' h, which
+  // may already contain those of `found`. Requires: the layer has no down_rows; no members.
   void MultiplyColumns(int layer, int tokens, const FoundNeurons& found, nn::ActivationBuffer& h,
                        float* out);
 

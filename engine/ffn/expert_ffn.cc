@@ -130,7 +130,7 @@ void ExpertFfn::ShareOut(int layer, const FfnInput& input) {
   counters_.cold.active += input.tokens * context_.config.experts.num_experts_per_tok - rows;
 }
 
-// A side that fails is given up: its experts are here, too.
+// A failed side is given up: this side has its experts too.
 Result<const float*> ExpertFfn::AwaitHot(int layer, const FfnInput& input) {
   const base::Stopwatch watch;
   auto rows = hot_->Await();
@@ -240,7 +240,7 @@ void ExpertFfn::AddExperts(const model::ExpertWeights& w, int tokens) {
                       .up_out = up_.data(),
                       .first = first});
   }
-  // A token's place among its expert's: starts_ moves on.
+  // A token's place among its expert's tokens: starts_ is advanced.
   for (int t = 0; t < tokens; ++t) {
     for (int i = 0; i < k; ++i) {
       const ChosenExpert& c = chosen_[nn::Offset(t, k) + i];
@@ -301,7 +301,7 @@ void ExpertFfn::Count(int layer, int tokens, FfnCounters& counters) {
   }
   ++counters.steps;
   counters.computed += tokens;
-  if (neurons_ != nullptr) {  // and what every token reads
+  if (neurons_ != nullptr) {  // also the weights that every token reads
     counters += neurons_->counts();
     counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(0));
     return;

@@ -1,4 +1,4 @@
-// Experts as dense networks of their own, where their down rows are neuron-major: what skips
+// Experts as separate dense networks, if their down rows are neuron-major: the code that skips
 // neurons in a dense network (sparse_ffn.h) then skips them inside an expert.
 //
 // Expert e of layer l is layer l E + e of a model whose networks have f neurons.
@@ -8,13 +8,13 @@
 
 namespace thermocline::ffn {
 
-// Const after it is made. Borrows the weights.
+// Const after construction. Borrows the weights.
 struct ExpertNetworks {
   model::ModelConfig config;
   model::Weights weights;            // no memory of its own
   predictor::Predictors predictors;  // of the same layers; signs, or nothing
 
-  // Beside the weights and signs: of one expert.
+  // Additional bytes per expert, beside the weights and signs.
   static constexpr std::size_t kBytesEach =
       sizeof(model::LayerWeights) + sizeof(predictor::LayerPredictors);
   // The config of the networks of `mixture`.

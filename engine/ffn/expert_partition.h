@@ -1,5 +1,5 @@
 // The hot side of a layer of experts: some experts, computed elsewhere (a second part of the CPU, a
-// GPU) while the cold side computes the others. It gives each token's product, and the cold side
+// GPU) while the cold side computes the others. It returns each token's product, and the cold side
 // adds them in the order of the experts: the sum has the bits of one side.
 #pragma once
 
@@ -11,15 +11,15 @@ namespace thermocline::ffn {
 
 // Time and work of one side since the start.
 struct PartitionCounters {
-  double busy_s = 0;                   // computing, waits for the other side left out
-  std::int64_t steps = 0, active = 0;  // that decode (times layers); neurons that some token needs
+  double busy_s = 0;                   // computing, without waits for the other side
+  std::int64_t steps = 0, active = 0;  // decoding steps (times layers); neurons some token needs
 };
 
 // The time of layers with two sides, by part, since the start.
 struct HybridCounters {
   PartitionCounters hot, cold;
   double total_s = 0;
-  double wait_s = 0;  // the cold side had nothing to do
+  double wait_s = 0;  // the cold side was idle
 
   HybridCounters& operator+=(const HybridCounters& other);
 };
@@ -32,14 +32,14 @@ class ExpertPartition {
   virtual bool Has(int layer, int expert) const = 0;
   struct Job {
     int layer;
-    FfnInput input;                      // valid until Await, as the units
-    std::span<ExpertUnit* const> units;  // of experts that are here; their h and up_out may be used
+    FfnInput input;                      // valid until Await, like the units
+    std::span<ExpertUnit* const> units;  // of experts on this side; their h and up_out may be used
   };
-  // Begins, and returns at once.
+  // Starts the job, and returns at once.
   virtual void Start(const Job& job) = 0;
-  // [n, D] of the units' tokens, one unit below the other: the down products, bias added, not
-  // weighed. Valid until the next Start. Unavailable with the device's error, after which it is not
-  // used any more.
+  // [n, D] of the units' tokens, unit after unit: the down products, bias added, not weighted.
+  // Valid until the next Start. Unavailable with the device's error; afterwards the partition must
+  // not be used.
   virtual Result<const float*> Await() = 0;
   virtual double busy_s() const = 0;
 };

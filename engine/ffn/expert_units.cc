@@ -6,7 +6,7 @@
 namespace thermocline::ffn {
 namespace {
 
-constexpr int kItemsPerThread = 8;  // of a loop: threads end together
+constexpr int kItemsPerThread = 8;  // of a loop, so that threads finish at about the same time
 
 int NumItems(int panels, int per_item) { return (panels + per_item - 1) / per_item; }
 

@@ -1,5 +1,5 @@
 // Experts with the tokens that go through them, and the products of both steps: an expert's
-// neurons, then its part of the output. What either side of a shared layer of experts is made of.
+// neurons, then its part of the output. Used by both sides of a shared layer of experts.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace thermocline::ffn {
 
-// Tokens that are multiplied together, and output columns of a work item, at most.
+// Maximum tokens multiplied together, and maximum output columns of a work item.
 inline constexpr int kTileTokens = 64, kExpertColumns = 512;
 
 // A matrix pair and a down projection with the tokens that go through them.
@@ -24,26 +24,27 @@ struct ExpertUnit {
   nn::ActivationBuffer* h = nullptr;
   float* up_out = nullptr;  // [n, neurons]
   int first = 0;            // row of h and of up_out
-  bool placed = false;      // from flash: it is in memory
-  int elsewhere = -1;       // the first of its rows that another side computes; -1: this one does
+  bool placed = false;      // from flash: it has arrived in memory
+  int elsewhere = -1;       // its first row if another side computes it; -1: this side does
 
   int neurons() const { return up.weight.rows; }
 };
 
-// Decode thread, or the one of its side. Borrows everything; allocates nothing after construction.
+// Decode thread, or the thread of its side. Borrows everything; allocates nothing after
+// construction.
 class ExpertComputer {
  public:
   ExpertComputer(const FfnContext& context, int tokens_max);
-  // Bytes that a construction with these sizes allocates; none without experts.
+  // Bytes that a construction with these sizes allocates; 0 without experts.
   static std::size_t Bytes(const FfnSizes& sizes);
 
-  // Other units and another input from here on.
+  // Must be called when the units or the input have changed; drops the gathered tokens.
   void Begin() {
     for (Scratch& scratch : scratch_) scratch.unit = nullptr;
   }
   // One parallel loop over (unit, range of neurons): gate, up, activation, 8-bit form.
   void Neurons(std::span<ExpertUnit* const> units, const FfnInput& input);
-  // Shows the multiplier's tap what the units multiplied.
+  // Passes the units' inputs to the multiplier's tap.
   void Show(std::span<ExpertUnit* const> units, const FfnInput& input);
   // Calls body(first column, columns, thread) for ranges of the D output columns, in parallel.
   template <typename Body>
@@ -55,7 +56,7 @@ class ExpertComputer {
       body(begin, std::min(d - begin, per_item * kernels::kPanelRows), thread);
     });
   }
-  // Calls row(i, y) with y [columns] for each of the unit's tokens: those columns of its down
+  // Calls row(i, y) for each of the unit's tokens with y [columns], those columns of its down
   // product, bias added.
   template <typename Row>
   void Down(const ExpertUnit& unit, int column, int columns, int thread, const Row& row) {
@@ -67,23 +68,23 @@ class ExpertComputer {
   }
 
  private:
-  // Tokens of a unit, together for a product.
+  // Tokens of a unit that are multiplied together.
   struct Tile {
     int first, count;
   };
-  // A thread's room.
+  // Buffers of one thread.
   struct Scratch {
-    nn::ActivationBuffer tokens;       // [kTileTokens, D]: those of a tile
-    const ExpertUnit* unit = nullptr;  // whose
+    nn::ActivationBuffer tokens;       // [kTileTokens, D] of the current tile
+    const ExpertUnit* unit = nullptr;  // the unit of the current tile
     int first = -1;
     std::vector<float> down;  // [kTileTokens, kExpertColumns]
   };
 
-  // Panels of a work item, of `panels` in all: pairs, since 32 neurons are an 8-bit block.
+  // Panels of a work item, out of `panels`: pairs, because 32 neurons are an 8-bit block.
   int PanelsPerItem(int panels, int most) const;
   void ComputeRange(const ExpertUnit& unit, const FfnInput& input, int panel_begin, int panel_end,
                     int thread);
-  // The activations of a tile, side by side.
+  // Copies the activations of a tile to consecutive rows.
   kernels::Activations Gather(const ExpertUnit& unit, const FfnInput& input, Tile tile, int thread);
   void ActivateRange(const ExpertUnit& unit, Tile tile, int row, int rows);
   float* MultiplyDown(const ExpertUnit& unit, Tile tile, int column, int columns, int thread);

@@ -1,4 +1,4 @@
-// The objects that every part of a network borrows: the model, its kernels and threads.
+// The objects shared by all parts of a network: the model, its kernels and threads. Borrowed.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace thermocline::ffn {
 
-// The kernels' name of an activation.
+// The kernels' enumerator for an activation.
 kernels::GateActivation GateOf(model::Activation activation);
 
-// The sizes that the buffers of a network's parts depend on.
+// The sizes that determine the buffers of a network's parts.
 struct FfnSizes {
   const model::ModelConfig& config;
   int tokens_max;  // T of a step
   int threads;
   bool sign = false;   // predicted by signs
   int rank = 0;        // of the largest low-rank predictor; 0: none
-  bool flash = false;  // some neurons may be there
+  bool flash = false;  // some neurons may be on flash
   bool deciding_held = true;
   bool expert_rows = false;  // NeuronExperts computes a mixture's experts
 

@@ -8,16 +8,16 @@ namespace thermocline::ffn {
 
 inline bool Predicts(FfnMode mode) { return mode == FfnMode::kSign || mode == FfnMode::kLowRank; }
 
-// Tokens of one step that may be predicted; more are computed exactly.
+// Maximum tokens of a step that may be predicted; larger steps are computed exactly.
 inline constexpr int kSparseTokensMax = 16;
 
-// Decides which neurons of a layer are live, beside the predictors: changes between tokens.
+// Decides, beside the predictors, which neurons of a layer are live; may change between tokens.
 struct FfnPolicy {
   FfnMode mode = FfnMode::kDense;
-  // Added to what the predictor must reach: units of the sign score, of the low-rank logit, or of
-  // |act(gate)|. Above zero reads less and misses more.
+  // Added to the predictor's threshold: units of the sign score, of the low-rank logit, or of
+  // |act(gate)|. Above zero less is read and more missed.
   float shift = 0;
-  // Neurons that are not in memory are left out: for drafts.
+  // Skips neurons that are not in memory: for drafts.
   bool resident_only = false;
   int input_point = -1;  // mode inputs: of predictor::Predictors::input_points; -1: as loaded
 };
@@ -26,15 +26,15 @@ struct FfnInput {
   const nn::ActivationBuffer& hidden;  // [T, D] normed
   const float* residual;               // [T, D] before the norm
   int tokens;                          // T
-  bool decoded = false;                // some of them are of answers: then what is read is counted
+  bool decoded = false;                // some tokens belong to answers: then reads are counted
 };
 
 struct FfnStep {
   int layer;
   FfnInput input;
   FfnPolicy policy;
-  int slot = 0;  // of the steps that are prepared at the same time (candidate_finder.h)
-  const float* gates = nullptr;  // [T, F] of a layer with a cut (gate_cut.h), cut; else null
+  int slot = 0;  // index among the steps prepared at the same time (candidate_finder.h)
+  const float* gates = nullptr;  // [T, F] cut gates if the layer has a cut (gate_cut.h), else null
 };
 
 }  // namespace thermocline::ffn

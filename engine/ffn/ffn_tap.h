@@ -1,5 +1,5 @@
-// A look at what every feed-forward network computes for a prompt: what `profile`, `calibrate` and
-// `train-predictor` learn from.
+// An observer of every feed-forward network during prefill: `profile`, `calibrate` and
+// `train-predictor` collect their data with it.
 #pragma once
 
 #include <span>
@@ -13,8 +13,8 @@ struct FfnSample {
   int layer = 0;
   int tokens = 0;                   // T
   const float* residual = nullptr;  // [T, D] before the norm
-  const float* hidden = nullptr;    // [T, D] after the norm: what gate and up multiply
-  const float* gate = nullptr;      // [T, F] before the activation; of up, where there is no gate
+  const float* hidden = nullptr;    // [T, D] after the norm: the input of gate and up
+  const float* gate = nullptr;      // [T, F] before the activation; of up, if there is no gate
   const float* neurons = nullptr;   // [T, F] act(gate) * up: zero = the neuron is not active
 };
 
@@ -23,7 +23,7 @@ class FfnTap {
   virtual ~FfnTap() = default;
   // Called on the thread that runs Transformer::Forward, layer by layer.
   virtual void OnLayer(const FfnSample& sample) = 0;
-  // The same of layers of experts: [T, K] those that each token chose.
+  // The same for layers of experts: [T, K] the experts each token chose.
   virtual void OnExperts(int /*layer*/, std::span<const ChosenExpert> /*chosen*/, int /*tokens*/) {}
 };
 

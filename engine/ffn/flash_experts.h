@@ -1,8 +1,8 @@
-// Experts that memory does not hold: those that a layer's tokens chose are read from flash, and so
-// are those that the next layer will probably choose.
+// Experts that are not in memory: reads from flash those that a layer's tokens chose, and those
+// that the next layer will probably choose.
 //
-// The guess: the next layer's router sees this layer's residual, normed as that layer will norm it.
-// The feed-forward network between them changes it little (Eliseev and Mazur 2023).
+// The guess: the next layer's router is given this layer's residual, normed as that layer will norm
+// it. The feed-forward network between them changes it little (Eliseev and Mazur 2023).
 #pragma once
 
 #include <span>
@@ -18,19 +18,20 @@ namespace thermocline::ffn {
 // Decode thread only. Allocates nothing after construction.
 class FlashExperts {
  public:
-  // `store` has experts for neurons. Borrows everything.
+  // `store` holds experts instead of neurons. Borrows everything.
   FlashExperts(const FfnContext& context, store::NeuronStore& store, bool read_ahead);
   // Bytes that a construction allocates.
   static std::size_t Bytes(const model::ModelConfig& config);
 
-  // The experts that `hot` has are not read; null: all are. Borrowed.
+  // The experts of `hot` are not read; null: all are. Borrowed.
   void SetHot(const ExpertPartition* hot) { hot_ = hot; }
 
-  // Starts to read what `tokens` tokens chose, [T, K].
+  // Starts to read the experts that `tokens` tokens chose, [T, K].
   void Request(int layer, std::span<const ChosenExpert> chosen, int tokens);
-  // A single token's guess for the layer behind `layer`; nothing where that is the last, or dense.
+  // Reads ahead a single token's guess for the layer after `layer`; does nothing if `layer` is the
+  // last or the next one is dense.
   void ReadAhead(int layer, const float* residual);
-  // Counts the guesses whose layer came, since the start.
+  // Counts of the guessed experts, and of the correct ones, since the start.
   struct Guesses {
     std::int64_t guessed = 0, right = 0;
   };
@@ -45,7 +46,7 @@ class FlashExperts {
   void EndLayer(int layer) { store_.EndLayer(layer); }
 
  private:
-  // Compares a single token's choice with what was guessed for it.
+  // Compares a single token's choice with the guess for it.
   void Judge(int layer, std::span<const ChosenExpert> chosen);
   bool Elsewhere(int layer, int expert) const {
     return hot_ != nullptr && hot_->Has(layer, expert);
@@ -56,13 +57,13 @@ class FlashExperts {
   const bool read_ahead_;
   const ExpertPartition* hot_ = nullptr;
   Router router_;
-  std::vector<std::uint16_t> masks_of_;  // [E] the tokens that chose each
-  std::vector<int> ids_;                 // [E] those chosen, ascending
-  std::vector<std::uint16_t> masks_;     // [E] theirs
+  std::vector<std::uint16_t> masks_of_;  // [E] the tokens that chose each expert
+  std::vector<int> ids_;                 // [E] chosen experts, ascending
+  std::vector<std::uint16_t> masks_;     // [E] their tokens
   nn::ActivationBuffer guess_;           // [1, D] normed residual
   std::vector<float> logits_;            // [E]
   std::vector<ChosenExpert> guessed_;    // [K]
-  int guessed_layer_ = -1;               // that guessed_ is for; -1: none
+  int guessed_layer_ = -1;               // the layer of guessed_; -1: none
   Guesses guesses_;
 };
 

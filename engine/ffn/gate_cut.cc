@@ -7,7 +7,7 @@
 namespace thermocline::ffn {
 namespace {
 
-// The sum of term(gates[k]), in chains that fill a vector.
+// The sum of term(gates[k]), in as many chains as a vector has lanes.
 template <typename Term>
 double Sum(const float* gates, int n, const Term& term) {
   constexpr int kChains = 8;

@@ -1,4 +1,4 @@
-// The cut of a layer's gates: what is left of them are the few largest.
+// The cut of a layer's gates, which leaves only the largest ones.
 // Source: Gemma 3n's Gaussian top-k (model/altup.h).
 #pragma once
 

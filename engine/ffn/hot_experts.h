@@ -1,4 +1,4 @@
-// Which experts a hot side has, and where their matrices are taken from.
+// The experts of a hot side, and the addresses of their matrices.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct ExpertPlace {
   const std::uint8_t *gate = nullptr, *up = nullptr, *down = nullptr;
 };
 
-// Const after it is made. The host keeps all experts, in memory or on flash: what a hot side has is
-// a copy, or the same bytes.
+// Const after construction. The host keeps all experts, in memory or on flash: the hot side has
+// copies, or uses the same bytes.
 class HotExperts {
  public:
   struct Params {
@@ -32,16 +32,16 @@ class HotExperts {
     return has_[static_cast<std::size_t>(layer) * experts_ + expert] != 0;
   }
   const std::vector<std::vector<int>>& ids() const { return p_.hot; }
-  // Bytes of an expert's matrices in a layer; 0 where the layer is dense.
+  // Bytes of an expert's matrices in a layer; 0 if the layer is dense.
   std::size_t bytes_each(int layer) const;
   std::size_t bytes() const;  // of all hot ones
 
-  // Calls give(layer, expert, place) for each hot expert, which is in memory meanwhile. Errors of
-  // `give` and of the flash tier.
+  // Calls give(layer, expert, place) for each hot expert, which is in memory during the call.
+  // Errors of `give` and of the flash tier.
   using Give = std::function<Status(int layer, int expert, const ExpertPlace& place)>;
   Status ForEach(const Give& give) const;
-  // Fixes the address of each hot expert for as long as this lives: one from flash is copied to a
-  // block of memory of its own. ResourceExhausted without memory. Once.
+  // Fixes the address of each hot expert for the lifetime of this object: experts on flash are
+  // copied to a separate block of memory. ResourceExhausted: no memory. Called once.
   Status Hold();
   // Requires: Hold, Has.
   const ExpertPlace& Of(int layer, int expert) const {

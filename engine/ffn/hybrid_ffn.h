@@ -1,8 +1,8 @@
-// A feed-forward network whose neurons are shared out between a cold side, this process's kernel
-// threads, and a hot one, at the same time. The result has the bits of one side computing all where
-// down rows are q8_0 or q4_0; where they have minimums (q4_1, q4_k) or are floats, sums of floats
-// are added by side, in one fixed order. Source: PowerInfer (Song et al. 2024), section 5.3: both
-// sides compute, one merges.
+// A feed-forward network whose neurons are split between a cold side, this process's kernel
+// threads, and a hot one, computed at the same time. If down rows are q8_0 or q4_0 the result has
+// the bits of one side computing all; if they have minimums (q4_1, q4_k) or are floats, sums of
+// floats are added by side, in one fixed order. Source: PowerInfer (Song et al. 2024), section 5.3:
+// both sides compute, one merges.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class HybridFfn {
     int tokens_max;  // T
   };
   explicit HybridFfn(const Params& params);
-  // The bytes that it allocates, at most.
+  // Upper bound of the bytes that it allocates.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
     return SideSums::Bytes(config, tokens_max);
   }
@@ -39,10 +39,11 @@ class HybridFfn {
  private:
   Status RunBoth(int layer, const SparseFfn::Input& input, bool lossless, float* out);
   Status AddOutputs(int layer, int tokens, float* out);
-  // Computes the outputs of tokens [first, first + count).
+  // For tokens [first, first + count): exchanges the maxima with the hot side, has both sides sum
+  // under the same limits, and finishes the outputs.
   Status ShareSums(int layer, int first, int count, float* out);
   void Finish(int layer, int count, const kernels::FinishSumParams::Part& hot, float* out);
-  // Ends the hot side's layer when the cold one failed.
+  // Completes the hot side's calls for the layer after the cold side failed.
   void Drain(int tokens);
   template <typename Body>
   auto Waiting(const Body& body);
@@ -54,7 +55,7 @@ class HybridFfn {
   SparseFfn& cold_;
   FfnPartition& hot_;
   const int runs_;
-  SideSums sums_;  // of the cold side; its maxima become both sides' limits; empty of float types
+  SideSums sums_;  // of the cold side; its maxima become both sides' limits; empty for float types
   HybridCounters counters_;
 };
 

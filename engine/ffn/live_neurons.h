@@ -1,20 +1,20 @@
 // The results of a layer's ranges: the live neurons and their h, by range while threads write, then
-// together for the sum over down rows.
+// joined for the sum over down rows.
 #pragma once
 
 #include "engine/ffn/neuron_list.h"
 
 namespace thermocline::ffn {
 
-// A layer's neurons that the sum over down rows adds up. Borrows them.
+// The neurons of a layer whose down rows are summed. Borrowed.
 struct FoundNeurons {
   std::span<const int> ids;  // ascending
   float* h = nullptr;        // [T, ids], rows `stride` apart
   int stride = 0;
-  bool skip_zeros = false;  // rows whose h is zero need not be read: some tokens lack some neurons
+  bool skip_zeros = false;  // rows with h = 0 need not be read: some tokens lack some neurons
 };
 
-// Each range from one thread at a time. Allocates nothing after construction.
+// Each range is used by one thread at a time. Allocates nothing after construction.
 class LiveNeurons {
  public:
   // neurons: F; tokens_max: of a step; range: neurons of a range.
@@ -22,30 +22,30 @@ class LiveNeurons {
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(int neurons, int tokens_max, int range = kRange);
 
-  // The range's live neurons; h [T, kRange].
+  // Stores the range's live neurons; h [T, kRange].
   void Put(const NeuronRange& range, const NeuronList& live, const float* h, int tokens);
 
-  // The same in parts: all neurons that may live, then any of them that do.
+  // The same in parts: Expect takes all candidates, then Add those of them that are live.
   void Expect(const NeuronRange& range, const NeuronList& candidates, int tokens);
   void Add(const NeuronRange& range, const NeuronList& live, const float* h, int tokens);
 
-  // The neurons of all ranges whose h is not zero for some token, until the next Join.
-  // Requires: the first `ranges` were put.
-  // keep_zeros: all neurons, too, whose h is zero; their rows must be in memory.
+  // The neurons of all ranges whose h is not zero for some token, until the next Join. Requires:
+  // the first `ranges` were put. keep_zeros: also the neurons whose h is zero; their rows must be
+  // in memory.
   FoundNeurons Join(int ranges, int tokens, bool keep_zeros = false);
-  // Neurons put, those whose h came out as zero among them. Of the last Join.
+  // Number of neurons put, including those whose h turned out zero, at the last Join.
   int num_live() const { return num_live_; }
 
  private:
   struct Count {
-    int listed = 0;  // ids of the range
-    int live = 0;    // of them
+    int listed = 0;  // ids in the range
+    int live = 0;    // live ones among these
   };
   float* Row(std::vector<float>& h, int token, int place) const;
 
   const int neurons_;              // F
   const int range_;                // neurons of a range
-  std::vector<int> ids_;           // [F] by place: a range's are its first `listed`
+  std::vector<int> ids_;           // [F] by place: each range has `listed` from its first place on
   std::vector<float> h_;           // [T, F] of ids_
   std::vector<Count> counts_;      // [ranges]
   std::vector<int> together_ids_;  // [F]

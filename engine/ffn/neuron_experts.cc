@@ -9,8 +9,8 @@
 namespace thermocline::ffn {
 namespace {
 
-// Experts whose neurons are found in one loop, at most, and neurons of a range: few, so that
-// threads end together.
+// Maximum number of experts computed in one loop, and neurons of a range: few, so that threads
+// finish at about the same time.
 constexpr int kSlots = 16, kExpertRange = 128;
 
 // The sizes of one network.
@@ -26,7 +26,7 @@ int SlotsOf(const model::ModelConfig& mixture, int tokens_max) {
   return std::min({kSlots, e.num_experts, tokens_max * e.num_experts_per_tok});
 }
 
-// The sum over these rows comes soon.
+// Prefetches these rows, which are summed soon.
 void AskFor(const kernels::RowMatrix& rows, std::span<const int> ids) {
   constexpr std::ptrdiff_t kLine = 64;
   const auto bytes = static_cast<std::ptrdiff_t>(kernels::RowBytes(rows.type, rows.cols));
@@ -99,7 +99,7 @@ void NeuronExperts::Add(const FfnStep& step, std::span<const ExpertUnit> units, 
     }
     units = units.subspan(std::max(together, 1));
   }
-  counts_.steps = counts_.computed = 0;  // a step's experts are one
+  counts_.steps = counts_.computed = 0;  // a step's experts count as one step
 }
 
 int NeuronExperts::Together(FfnMode mode, std::span<const ExpertUnit> units) const {

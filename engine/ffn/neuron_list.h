@@ -1,4 +1,4 @@
-// Neurons of one range on their way from candidates to live ones.
+// Neurons of one range, from candidates to live ones.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace thermocline::ffn {
 
-// Some neurons of a range, ascending, and the tokens of the step that each counts for.
+// Some neurons of a range, ascending, and for each the tokens of the step that need it.
 struct NeuronList {
   NeuronList() : ids(kRange), masks(kRange) {}
   static constexpr std::size_t kBytes = kRange * (sizeof(int) + sizeof(std::uint16_t));
@@ -18,7 +18,7 @@ struct NeuronList {
   std::vector<int> ids;              // [kRange], count of them in use
   std::vector<std::uint16_t> masks;  // [kRange] bit t: token t
   int count = 0;
-  bool whole = false;  // every neuron of the range: its rows may be read as they lie
+  bool whole = false;  // every neuron of the range: its rows can be read consecutively
 
   std::span<const int> span() const { return std::span(ids).first(count); }
   void Add(int id, std::uint16_t mask) {
@@ -27,7 +27,7 @@ struct NeuronList {
   }
 };
 
-// Neurons whose deciding rows are multiplied.
+// Neurons with the products of their deciding rows.
 struct GatedNeurons {
   explicit GatedNeurons(int tokens_max) : gates(static_cast<std::size_t>(tokens_max) * kRange) {}
 
@@ -36,7 +36,7 @@ struct GatedNeurons {
   }
 
   NeuronList list;
-  std::vector<float> gates;  // [T, kRange] before the activation; of up, where there is no gate
+  std::vector<float> gates;  // [T, kRange] before the activation; of up, if there is no gate
 };
 
 }  // namespace thermocline::ffn

@@ -1,4 +1,4 @@
-// A layer's neurons cut into ranges: the work items of the loops over neurons.
+// A layer's neurons divided into ranges, the work items of the loops over neurons.
 #pragma once
 
 #include <algorithm>
@@ -6,14 +6,14 @@
 
 namespace thermocline::ffn {
 
-inline constexpr int kRange = 512;  // neurons of a range, at most
+inline constexpr int kRange = 512;  // maximum neurons of a range
 
-// Neurons [begin, begin + count) of a layer, counted among its members: their *places*. What the
-// ranges find lies by place, so that threads write without asking each other.
+// Neurons [begin, begin + count) of a layer, counted among its members: their *places*. Results of
+// the ranges are stored by place, so that threads write without synchronisation.
 struct NeuronRange {
   int index = 0;                 // of the layer's ranges
   int begin = 0;                 // index * the ranges' size
-  int count = 0;                 // of that size or, the last, fewer
+  int count = 0;                 // the ranges' size, or less in the last
   const int* members = nullptr;  // ids of the layer's members, ascending; null: place = id
 
   int id(int i) const { return members != nullptr ? members[begin + i] : begin + i; }

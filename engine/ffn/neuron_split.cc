@@ -165,18 +165,18 @@ void NeuronSplit::CompactLayer(std::size_t layer) {
 void NeuronSplit::Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
                           Where& where) {
   where.assign(intermediate_size_, nullptr);
-  if (rows == nullptr) {  // the host never had them
+  if (rows == nullptr) {  // the host never had these rows
     CHECK(cold.empty());
     return;
   }
   std::uint8_t* to = rows;
-  for (const int id : cold) {  // ascending: no row is written over before it has moved
+  for (const int id : cold) {  // ascending, so no row is overwritten before it has moved
     const std::size_t at = id;
     std::memmove(to, rows + at * row_bytes, row_bytes);
     where[at] = to;
     to += row_bytes;
   }
-  // The rows that stay are read for every token.
+  // The remaining rows are read for every token, so their huge pages are kept.
   using Pages = base::HugeBuffer::Pages;
   weights_.memory.GiveBack(to, (intermediate_size_ - cold.size()) * row_bytes,
                            cold.empty() ? Pages::kSmall : Pages::kHuge);

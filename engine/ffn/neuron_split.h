@@ -1,5 +1,5 @@
-// A model's neurons shared out between a hot and a cold side: who has which, and where their rows
-// lie.
+// Splits a model's neurons between a hot and a cold side: the owner of each neuron, and the
+// addresses of its rows.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace thermocline::ffn {
 
 using NeuronIds = std::vector<std::vector<int>>;  // [L] ascending
 
-// Const after it is made.
+// Const after construction.
 class NeuronSplit {
  public:
   struct Params {
@@ -25,21 +25,21 @@ class NeuronSplit {
     bool deciding_held;         // with a flash tier: the deciding rows are in memory
     NeuronIds hot;
   };
-  // Moves the hot rows to a block of their own on locked huge pages, and gives back the memory they
-  // had. FailedPrecondition if the model has no down rows; ResourceExhausted without memory; errors
-  // of the flash tier.
+  // Moves the hot rows to a separate block on locked huge pages, and frees their old memory.
+  // FailedPrecondition if the model has no down rows; ResourceExhausted: no memory; errors of the
+  // flash tier.
   static Result<std::unique_ptr<NeuronSplit>> Move(Params params);
-  // Gives the hot rows away: `give` sees each layer with hot neurons once, with all its rows, and
-  // then the memory of the hot ones is given back. Errors of `give`, and as Move. After an error
-  // the model cannot be used.
+  // Hands the hot rows over: `give` is called once for each layer with hot neurons, with all its
+  // rows, and then the memory of the hot ones is freed. Errors of `give`, and as Move. After an
+  // error the model cannot be used.
   using Give = std::function<Status(int layer, const model::LayerWeights& rows)>;
   static Result<std::unique_ptr<NeuronSplit>> Remove(Params params, const Give& give);
-  // Leaves all rows where they are: for measurements.
+  // Leaves all rows in place: for measurements.
   static Result<std::unique_ptr<NeuronSplit>> Share(Params params);
 
   const NeuronIds& hot() const { return hot_; }
   const NeuronIds& cold() const { return cold_; }
-  // The weights as the hot side sees them: rows of hot neurons only.
+  // The weights for the hot side: rows of hot neurons only.
   const model::Weights& hot_weights() const { return hot_weights_; }
   std::size_t hot_bytes() const { return memory_.size(); }
   bool locked() const { return locked_; }
@@ -48,16 +48,16 @@ class NeuronSplit {
   using Where = std::vector<const std::uint8_t*>;  // [F]
 
   explicit NeuronSplit(Params params);
-  // Bytes of a layer's neuron in the block.
+  // Bytes of one of the layer's neurons in the block.
   std::size_t SlotBytes(std::size_t layer) const;
   void Reserve();
   // Calls body() while all rows of the layer are in memory.
   template <typename Body>
   Status WithRows(std::size_t layer, const Body& body);
   Status MoveLayer(std::size_t layer, std::uint8_t* block);
-  // The cold rows of all matrices of a layer to their beginning.
+  // Moves the cold rows of all matrices of a layer to their beginning.
   void CompactLayer(std::size_t layer);
-  // The cold rows of a matrix to its beginning.
+  // Moves the cold rows of a matrix to its beginning.
   void Compact(const std::vector<int>& cold, std::uint8_t* rows, std::size_t row_bytes,
                Where& where);
 
@@ -70,7 +70,7 @@ class NeuronSplit {
   base::HugeBuffer memory_;
   bool locked_ = false;
   std::vector<Where> hot_where_;                        // [L]
-  std::vector<Where> cold_gate_, cold_up_, cold_down_;  // [L]; empty where flash says
+  std::vector<Where> cold_gate_, cold_up_, cold_down_;  // [L]; empty if flash has them
 };
 
 }  // namespace thermocline::ffn

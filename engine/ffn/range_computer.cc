@@ -55,7 +55,7 @@ void RangeComputer::TakeGates(const FfnStep& step, const NeuronList& candidates,
 }
 
 void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
-  // Without actual sparsity what is predicted is computed, whatever its gate says.
+  // Without actual sparsity all predicted neurons are computed, whatever their gate.
   const bool all = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity;
   const float least = step.policy.mode == FfnMode::kThreshold ? step.policy.shift : 0;
   const std::size_t count = candidates.count;

@@ -1,4 +1,5 @@
-// The arithmetic of one range of neurons: products of chosen rows, and which neurons live.
+// The arithmetic of one range of neurons: products of selected rows, and selection of the live
+// neurons.
 #pragma once
 
 #include "engine/ffn/ffn_context.h"
@@ -7,26 +8,26 @@
 
 namespace thermocline::ffn {
 
-// Any of the pool's threads, each with its number. Allocates nothing after construction.
+// Called by any of the pool's threads, each with its number. Allocates nothing after construction.
 class RangeComputer {
  public:
-  // tokens_max: of a step, kSparseTokensMax or fewer.
+  // tokens_max: tokens of a step, kSparseTokensMax or fewer.
   RangeComputer(const FfnContext& context, int tokens_max);
   // Bytes that a construction with these sizes allocates.
   static std::size_t Bytes(const FfnSizes& sizes);
 
-  // Multiplies the deciding rows of the candidates and keeps those that live for some token: where
-  // |act(gate)| is not zero and, in mode `threshold`, reaches the policy's shift. Valid until the
-  // thread's next call.
+  // Multiplies the deciding rows of the candidates and keeps the neurons that are live for some
+  // token: |act(gate)| is not zero and, in mode `threshold`, reaches the policy's shift. Valid
+  // until the thread's next call.
   const GatedNeurons& Decide(const FfnStep& step, const NeuronRange& range,
                              const NeuronList& candidates, int thread);
-  // h = act(gate) (up row . x), [T, kRange]; zero for tokens that the neuron does not count for.
-  // Valid until the thread's next call.
+  // h = act(gate) (up row . x), [T, kRange]; zero for tokens that do not need the neuron. Valid
+  // until the thread's next call.
   const float* Finish(const FfnStep& step, const NeuronRange& range, const GatedNeurons& live,
                       int thread);
 
  private:
-  // A thread's.
+  // Buffers of one thread.
   struct Scratch {
     explicit Scratch(int tokens_max);
     GatedNeurons live;
@@ -34,9 +35,10 @@ class RangeComputer {
     std::vector<float> up;   // [T, kRange] of the live
     std::vector<float> h;    // [T, kRange]
   };
-  // Survive reads s.live's gates, which are still those of the candidates.
-  // The gates that the step brings along.
+  // Copies the candidates' gates, which the step already has, into s.live.
   void TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
+  // Keeps the candidates that are live for some token, in s.live. Requires: s.live has the gates of
+  // all candidates.
   void Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
 
   const FfnContext context_;

@@ -1,4 +1,4 @@
-// Ids that the ranges of a layer found, each range on a thread of its own; then one list.
+// Ids found by the ranges of a layer, each range on its own thread, then joined into one list.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class RangeIds {
     return all();
   }
   void Clear() { count_ = 0; }
-  // The ids that Join returned; none after Clear.
+  // The ids that Join returned; empty after Clear.
   std::span<const int> all() const { return std::span(together_).first(count_); }
 
  private:

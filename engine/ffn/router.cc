@@ -12,8 +12,8 @@ namespace {
 
 using model::Gating;
 
-// Scores of who is taken, and of who is out of the question: not in the best groups, or NaN. The
-// taken ones are below, so that a choice never has an expert twice.
+// Scores of taken experts, and of excluded ones: not in the best groups, or NaN. Taken ones are
+// lower, so that an expert is never chosen twice.
 constexpr float kTaken = -std::numeric_limits<float>::infinity();
 constexpr float kOut = std::numeric_limits<float>::lowest();
 
@@ -24,7 +24,7 @@ void Softmax(std::span<float> values) {
   for (float& value : values) value /= sum;
 }
 
-// The place of the largest, the first of equals; it is taken out.
+// Index of the largest score, the first among equals; marks it as taken.
 int TakeLargest(std::span<float> scores) {
   const auto largest = std::max_element(scores.begin(), scores.end());
   *largest = kTaken;

@@ -1,7 +1,7 @@
-// Which experts a token goes through, and with what weights.
+// Chooses the experts of a token and their weights.
 //
-// What it computes: model/expert_config.h. In scalar floats, one token after the other, so that a
-// token's choice is the same whatever comes with it; ties go to the lower number.
+// model/expert_config.h defines the computation. It runs in scalar floats, one token after the
+// other, so that a token's choice does not depend on the other tokens; ties go to the lower number.
 #pragma once
 
 #include <span>
@@ -26,16 +26,16 @@ class Router {
   void Choose(std::span<const float> logits, const float* choice_bias, std::span<ChosenExpert> out);
 
  private:
-  // Computes the gates and scores of all experts, in gates_ and scores_; the scores decide.
+  // Computes the gates and scores of all experts, in gates_ and scores_; the choice is by score.
   void Score(std::span<const float> logits, const float* choice_bias);
-  // Leaves the scores of the best groups only.
+  // Keeps only the scores of the best groups.
   void KeepBestGroups();
   float GroupScoreOf(std::span<const float> scores) const;
   void Weigh(std::span<ChosenExpert> chosen) const;
 
   const model::ExpertConfig config_;
   std::vector<float> gates_;   // [E]
-  std::vector<float> scores_;  // [E] what decides
+  std::vector<float> scores_;  // [E] determine the choice
   std::vector<float> groups_;  // [groups]
 };
 

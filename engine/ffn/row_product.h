@@ -1,4 +1,4 @@
-// Products of the rows of a range's neurons, in panels or in rows of their own.
+// Products of the rows of a range's neurons, stored in panels or as separate rows.
 #pragma once
 
 #include "engine/ffn/ffn_context.h"
@@ -11,7 +11,7 @@ struct RowProduct {
   const nn::ActivationBuffer& hidden;  // [T, D]
   int tokens;
   NeuronRange range;
-  const int* ids;  // [count] of the range; null: its neurons in a row. Requires: kRows
+  const int* ids;  // [count] of the range; null: its consecutive neurons. Requires: kRows
   int count;
   float* out;  // [T, count], rows out_stride apart
   int out_stride;

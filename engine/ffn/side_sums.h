@@ -22,7 +22,7 @@ struct SideSums {
   }
 
   kernels::FinishSumParams::Part part() const { return {high.data(), low.data(), minimums.data()}; }
-  // The destination of a sum under `limits`, which stand in for `maxima`.
+  // The destination of a sum under `limits`, instead of `maxima`.
   kernels::SharedSum under(const float* limits) {
     return {nullptr, limits, high.data(), low.data(), minimums.data()};
   }

@@ -59,7 +59,7 @@ std::size_t SparseFfn::Bytes(const FfnSizes& sizes) {
 
 FfnPolicy SparseFfn::PolicyFor(int layer, bool lossless) const {
   FfnPolicy out = policy(layer);
-  // The layers that mode inputs leaves to whole products have no rows to skip.
+  // The layers that mode inputs computes by whole products have no rows to skip.
   const bool zeros = context_.config.HasZeros(layer) && out.mode != FfnMode::kInputs;
   if (lossless && !IsLossless(out.mode)) out.mode = zeros ? FfnMode::kExact : FfnMode::kDense;
   return out;
@@ -100,8 +100,8 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
   return OkStatus();
 }
 
-// The sum of squares takes the neurons that were found: the others are zero. By neuron in eight
-// chains, so that the bits are the same whether zeros are among them or not.
+// The sum of squares runs over the found neurons, since the others are zero. By neuron in eight
+// chains, so that the bits are the same with or without zeros among them.
 void SparseFfn::NormFound(int layer, int tokens) {
   constexpr int kChains = 8;
   const float* weight = context_.layer(layer).ffn_sub_norm.weight;
@@ -172,7 +172,7 @@ Status SparseFfn::FindLive(FfnStep step, bool next_too) {
   }
   const int ranges = context_.ranges.NumRanges(layer);
   if (Predicts(step.policy.mode)) predicted_.Join(ranges);
-  // The neurons that were left out, because they are not in memory, cannot be read either.
+  // Neurons that were skipped because they are not in memory cannot be read here either.
   const bool whole = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity &&
                      !step.policy.resident_only;
   found_ = live_.Join(ranges, tokens, whole);
@@ -219,7 +219,7 @@ Status SparseFfn::FindOnFlash(const FfnStep& step) {
   });
   flash_->Request(step.layer, step.policy.resident_only);
   const bool some_late = flash_->reading();
-  // A look (LookAt) has no residual, and reads nothing ahead.
+  // LookAt passes no residual, and reads nothing ahead.
   if (step.input.tokens == 1 && step.input.residual != nullptr) ReadNextAhead(step);
   compute(/*late=*/false);
   flash_->store().Poke();
@@ -272,7 +272,7 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
        .predictor_operations = step.input.tokens * finder_.PredictorOperations(step.layer, mode)},
       counters_[step.layer]);
   if (trace_ == nullptr || step.input.tokens > 1) return;
-  // The trace of a mixture is of experts: a dense layer has none.
+  // The trace of a mixture consists of experts: a dense layer has none.
   const std::span<const int> needed = Predicts(mode) ? predicted_.all() : found_.ids;
   trace_->Add(experts_.has_value() ? std::span<const int>() : needed);
 }
@@ -280,7 +280,7 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
 Result<SparseFfn::Look> SparseFfn::LookAt(int layer, const Input& input, const FfnPolicy& policy) {
   const Status found =
       FindLive({layer, {input.hidden, nullptr, 1}, {.mode = FfnMode::kExact}}, false);
-  if (flash_.has_value()) {  // a look is no use: the cache forgets it
+  if (flash_.has_value()) {  // LookAt does not count as a use: the cache forgets it
     if (!found.ok()) flash_->store().Abandon();
     flash_->store().EndLayer(layer);
     flash_->store().EndStep(0);

@@ -1,19 +1,19 @@
-// The feed-forward network of one layer, reading only the neurons that a mode asks for.
+// The feed-forward network of one layer; reads only the neurons that a mode needs.
 //
-//   h_i = act(g_i . x) (u_i . x),  y = sum_i h_i d_i    (h_i = act(u_i . x) where there is no gate)
+//   h_i = act(g_i . x) (u_i . x),  y = sum_i h_i d_i    (h_i = act(u_i . x) if there is no gate)
 //
 // One parallel loop goes over ranges of neurons: find the candidates, multiply their gate rows,
 // then the up rows of those whose gate is not zero. A second goes over ranges of output columns and
 // sums the down rows of the live ones. Several tokens share the rows: the union is read, and a
-// token's neurons are those it would have alone, so its bits are the same.
+// token's neurons are the same as if it were alone, so its bits are the same.
 //
 //   CandidateFinder -> RangeComputer ------------------> LiveNeurons -> DownSum
 //     ids, masks         gates; live ids; h   (by range)    together      y
 //          or all at once: AllNeurons ------------------------------------^
 //
-// Where neurons may be on flash, what is missing is read while what is there is multiplied:
-//   candidates (where the deciding rows are held, with gates) -> FlashNeurons: reads start
-//   predict what the next layer will need | reads of this layer
+// If neurons may be on flash, missing ones are read while those in memory are multiplied:
+//   candidates (with gates, if the deciding rows are in memory) -> FlashNeurons: reads start
+//   predict the next layer's neurons      | reads of this layer
 //   multiply the neurons in memory        | reads of this layer, then those ahead
 //   wait; multiply those that came late   | those ahead
 //   sum the down rows, attention, ...     | those ahead
@@ -46,13 +46,13 @@ class SparseFfn final : public AuditedSide {
     base::WorkerPool& pool;
     nn::Multiplier& multiplier;
     int tokens_max;                       // T
-    store::NeuronStore* flash = nullptr;  // where the neurons are that memory does not hold
-    bool deciding_held = true;            // the deciding rows are in memory, with or without it
-    bool read_ahead = true;               // from flash, what the next layer will probably need
-    // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these, in
-    // this order; the matrices have rows for all ids, but only these are read.
+    store::NeuronStore* flash = nullptr;  // the neurons that are not in memory
+    bool deciding_held = true;            // the deciding rows are in memory, even with flash
+    bool read_ahead = true;               // read the next layer's probable neurons ahead
+    // The neurons of this partition, [L] ascending ids; null: all. The predictors are of these
+    // neurons, in this order; the matrices have rows for all ids, but only these are read.
     const std::vector<std::vector<int>>* members = nullptr;
-    Ablation ablation = {};  // bundling is the store's
+    Ablation ablation = {};  // bundling is implemented by the store
   };
   explicit SparseFfn(const Params& params);
   // Bytes of the buffers that a network of these sizes allocates.
@@ -60,25 +60,26 @@ class SparseFfn final : public AuditedSide {
 
   using Input = FfnInput;
 
-  // out [T, D]. Layers of experts are computed by ExpertFfn. More than kSparseTokensMax tokens, or
-  // `lossless`: no prediction. Errors as store::NeuronStore::Await; without a flash tier there are
-  // none.
+  // out [T, D]. Layers of experts are computed by ExpertFfn. With more than kSparseTokensMax
+  // tokens, or `lossless`, nothing is predicted. Errors as store::NeuronStore::Await; none without
+  // a flash tier.
   Status Run(int layer, const Input& input, bool lossless, float* out);
 
-  // Routers that see the layer's entry: before its attention, and before Run. `residual` [T, D].
+  // For routers that read the layer's entry: call before its attention, and before Run. `residual`
+  // [T, D].
   void ChooseExperts(int layer, const float* residual, int tokens) {
     experts_->ChooseFirst(layer, residual, tokens);
   }
 
-  // On mixtures: as ExpertFfn's. Requires: layers of experts.
+  // For mixtures: as ExpertFfn's. Requires: layers of experts.
   void SetHotExperts(ExpertPartition* hot) { experts_->SetHot(hot); }
   void SetNeuronExperts(NeuronExperts* neurons) { experts_->SetNeurons(neurons); }
   const FfnContext& context() const { return context_; }
   // Null: there are no layers of experts.
   const ExpertFfn* experts() const { return experts_.has_value() ? &*experts_ : nullptr; }
 
-  // One partition's part of a network whose neurons are shared out (hybrid_ffn.h): Find, then for
-  // tokens at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
+  // One partition's part of a network whose neurons are split (hybrid_ffn.h): Find, then for tokens
+  // at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.
   Status Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless = false);
   // Sums tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
@@ -91,8 +92,8 @@ class SparseFfn final : public AuditedSide {
   // Neurons of the last Find that some token needs.
   int found() const { return base::IntSize(found_.ids); }
   std::span<const int> found_ids() const { return found_.ids; }
-  // Neurons that the last Find predicted for some token, ascending, until the next call; none if it
-  // predicted nothing.
+  // Neurons that the last Find predicted for some token, ascending, until the next call; empty if
+  // it predicted none.
   std::span<const int> predicted() const { return predicted_.all(); }
 
   // For audits; overwrites predicted() and found_ids(). Errors as Run.
@@ -105,7 +106,7 @@ class SparseFfn final : public AuditedSide {
 
   FfnPolicy& policy(int layer) { return policies_[layer]; }
   const FfnPolicy& policy(int layer) const { return policies_[layer]; }
-  // The mode a layer is computed in: prompts are computed without loss.
+  // The mode in which a layer is computed: prefill is computed without loss.
   FfnPolicy PolicyFor(int layer, bool lossless) const;
   const FfnCounters& counters(int layer) const { return counters_[layer]; }
   // Returns the counts since the last call.
@@ -116,30 +117,30 @@ class SparseFfn final : public AuditedSide {
   }
   std::int64_t dense_operations(int layer) const { return DenseOperations(context_.config, layer); }
 
-  // `tap` sees every network; null: none.
+  // `tap` receives every network; null: none.
   void SetTap(FfnTap* tap) {
     all_.SetTap(tap);
     tap_ = tap;
   }
-  // `trace` is given the neurons that each token needs of each layer: those predicted, where a mode
-  // predicts, else the active ones; of a mixture the experts, none of its dense layers. Null: none.
-  // Borrowed.
+  // `trace` receives the neurons that each token needs of each layer: the predicted ones in a mode
+  // that predicts, otherwise the active ones; for a mixture the experts, and an empty set for its
+  // dense layers. Null: none. Borrowed.
   void SetTrace(store::TraceWriter* trace) { trace_ = trace; }
-  // Sets whether steps that decode are counted, and traced where they have one token; drafts are
-  // not.
+  // Sets if decoding steps are counted, and traced if they have one token; not so for drafts.
   void SetCounting(bool counting) { counting_ = counting; }
   bool counting() const { return counting_; }
 
  private:
-  // The family's norm of what down reads, over found_.
+  // Applies the architecture's norm of down's input to found_.
   void NormFound(int layer, int tokens);
   // True if a step is computed by whole matrices.
   bool ComputesAll(FfnMode mode, int tokens) const;
   // True if a step of the layer will need all neurons from flash.
   bool ReadsAll(int layer, int tokens, bool lossless) const;
-  // Few tokens: only live neurons. next_too: the next layer needs all neurons from flash.
+  // For few tokens: computes only live neurons. next_too: the next layer needs all neurons from
+  // flash.
   Status FindLive(FfnStep step, bool next_too);
-  // Gives the step of a layer with a cut its gates.
+  // Computes the gates of a layer with a cut for the step.
   void CutAllGates(FfnStep& step);
   Status FindOnFlash(const FfnStep& step);
   // The steps of a range.
@@ -148,7 +149,7 @@ class SparseFfn final : public AuditedSide {
   void FindCandidates(const FfnStep& step, const NeuronRange& range, int thread);
   void ComputeCandidates(const FfnStep& step, const NeuronRange& range, bool late, int thread);
   const NeuronList& Candidates(const FfnStep& step, const NeuronRange& range, int thread);
-  // Has the neurons read that the next layer would need if its input were this one's.
+  // Reads ahead the neurons that the next layer would need if its input were this one's.
   void ReadNextAhead(const FfnStep& step);
   // Counts a step, and traces its token if it has one. all: every neuron was computed.
   void Note(const FfnStep& step, bool all);
@@ -158,7 +159,7 @@ class SparseFfn final : public AuditedSide {
   RangeComputer computer_;
   std::optional<FlashNeurons> flash_;  // none: everything is in memory
   LiveNeurons live_;
-  std::vector<GatedNeurons> passed_;  // [ranges] from pass to pass; empty with fusion
+  std::vector<GatedNeurons> passed_;  // [ranges] passed from pass to pass; empty with fusion
   AllNeurons all_;
   DownSum down_;
   std::optional<ExpertFfn> experts_;  // none: every layer is dense

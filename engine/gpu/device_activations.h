@@ -1,4 +1,4 @@
-// Activations in a device's memory, and a few words that all users of the device's ops share.
+// Activations in a device's memory, and helpers shared by all users of the device's ops.
 #pragma once
 
 #include "engine/gpu/device_arena.h"
@@ -13,7 +13,7 @@ inline void AddActivations(DeviceArena& arena, int tokens, int cols,
   const std::size_t n = Area(tokens, cols);
   out->cols = cols;
   arena.Add(&out->x, n);
-  if (cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has such rows
+  if (cols % kernels::kActivationBlock != 0) return;  // no quantised matrix has rows of this width
   const std::size_t blocks = n / kernels::kActivationBlock;
   arena.Add(&out->q, n);
   arena.Add(&out->scale, blocks);
@@ -22,7 +22,7 @@ inline void AddActivations(DeviceArena& arena, int tokens, int cols,
   arena.Add(&out->half_sum, blocks);
 }
 
-// The tokens from `first` on.
+// The activations without the first `first` tokens.
 inline kernels::DeviceActivations TokensFrom(kernels::DeviceActivations a, int first) {
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(first) * a.cols,
                        block = at / kernels::kActivationBlock;

@@ -1,5 +1,5 @@
-// One allocation of a device shared out among many arrays: what is needed is said first, then
-// allocated at once, so that a refusal names what the memory was for.
+// One allocation of a device divided among many arrays: sizes are registered first, then allocated
+// at once, so that an allocation error can list the uses of the memory.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace thermocline::gpu {
 
-// Pinned memory through which pieces go to the device. Thread-compatible.
+// Pinned memory through which data is copied to the device in pieces. Thread-compatible.
 class DeviceUploader {
  public:
   // Errors as device::MappedBuffer::Allocate.
   static Result<DeviceUploader> Create(device::DeviceStream& stream);
 
-  // Returns when the bytes are there. Unavailable with the device's error.
+  // Returns when the copy is complete. Unavailable with the device's error.
   Status Copy(void* to, const void* from, std::size_t bytes);
-  // Room for one piece; Send copies its first `bytes`.
+  // The buffer of one piece; Send copies its first `bytes`.
   std::byte* piece() const { return memory_.host<std::byte>(); }
   Status Send(void* to, std::size_t bytes);
   static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
@@ -31,16 +31,16 @@ class DeviceUploader {
   device::MappedBuffer memory_;
 };
 
-// Owns the allocation. The pointers it sets belong to the device, and hold until it ends.
+// Owns the allocation. The pointers it sets are device pointers, valid during its lifetime.
 class DeviceArena {
  public:
-  // `name` is for the table of what memory is used for.
+  // `name` appears in the table of memory uses.
   explicit DeviceArena(std::string name) : name_(std::move(name)) {}
   DeviceArena(DeviceArena&&) = default;
   DeviceArena& operator=(DeviceArena&&) = default;
 
-  // Room for `count` elements, 256-byte aligned; *where is set by Allocate. With `from`, Upload
-  // copies them, else they are zeros. Requires: `where` and `from` stay until then.
+  // Registers `count` elements, 256-byte aligned; Allocate sets *where. Upload copies the elements
+  // from `from`, or sets zeros if that is null. Requires: `where` and `from` stay valid until then.
   template <typename T>
   void Add(T** where, std::size_t count, const void* from = nullptr) {
     AddBytes(
@@ -51,7 +51,7 @@ class DeviceArena {
         count * sizeof(T), from);
   }
   std::size_t bytes() const { return bytes_; }
-  // ResourceExhausted with a table of what the device's memory is used for.
+  // ResourceExhausted with a table of the device's memory uses.
   Status Allocate(device::Device& device);
   Status Upload(DeviceUploader& uploader, device::DeviceStream& stream);
 

@@ -1,5 +1,5 @@
-// Attention of the layers at home on a device, put on its stream: q, k and v of the normed tokens,
-// rotation and the KV cache, attention to the cache, the output's product.
+// Attention of the device's home layers, enqueued on its stream: q, k and v of the normed tokens,
+// rotation and the KV cache, attention over the cache, the output's product.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows model and cache; its memory is its arena's. All errors are
+// Decode thread only. Borrows model and cache; its memory belongs to the arena. All errors are
 // Unavailable with the device's text.
 class DeviceAttention {
  public:
@@ -18,7 +18,7 @@ class DeviceAttention {
     const DeviceKvCache& kv;
     int tokens_max;             // T
     int context_length;         // tokens of a sequence
-    std::size_t scratch_bytes;  // at most, or one token's: longer prompts go in pieces
+    std::size_t scratch_bytes;  // limit, but at least one token's: longer prompts go in pieces
   };
   DeviceAttention(const Params& params, DeviceArena& arena);
   DeviceAttention(const DeviceAttention&) = delete;
@@ -30,7 +30,7 @@ class DeviceAttention {
     std::uint8_t* const* const* tables;  // [T] of the blocks of each token's sequence
     int tokens;                          // T
   };
-  // out [T, D] = the layer's attention, or += that; k and v of the tokens are stored.
+  // out [T, D] = the layer's attention, or += if `accumulate`; stores k and v of the tokens.
   Status Put(int layer, const Input& input, float* out, bool accumulate) const;
 
  private:
@@ -43,10 +43,10 @@ class DeviceAttention {
   const int context_length_;
   kernels::DeviceActivations q_, attended_;  // [T, H Dh]
   float *k_ = nullptr, *v_ = nullptr;        // [T, K Dh]
-  float* scratch_ = nullptr;                 // of tokens_at_once_ tokens
-  int tokens_at_once_ = 1;                   // of one call of the kernel
+  float* scratch_ = nullptr;                 // for tokens_at_once_ tokens
+  int tokens_at_once_ = 1;                   // in one call of the kernel
   float *cos_ = nullptr, *sin_ = nullptr;    // [S, rotated dims / 2]; null: no rotation
-  std::vector<float> host_cos_, host_sin_;   // what those are uploaded from
+  std::vector<float> host_cos_, host_sin_;   // the source of the two for uploads
 };
 
 }  // namespace thermocline::gpu

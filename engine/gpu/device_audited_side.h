@@ -1,6 +1,6 @@
-// Answers audits about the neurons on a device: one token's input goes there, the ids and h that
-// are found come back. It runs between steps, on the stream and with the scratch that decoding
-// uses: a graph for each layer, so that the host only launches and later looks.
+// Audits of the neurons on a device: one token's input is copied there, and the ids and h found are
+// copied back. Runs between steps, on the stream and with the scratch of decoding, as one graph per
+// layer, so that the host only launches it and later reads the results.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows all it is given; owns its memory on the device.
+// Decode thread only. Borrows its parameters; owns its memory on the device.
 class DeviceAuditedSide final : public ffn::AuditedSide {
  public:
   struct Params {
@@ -23,17 +23,17 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
     const DeviceHealth& health;
   };
   explicit DeviceAuditedSide(const Params& params);
-  // The bytes of the host's memory that it takes.
+  // The bytes of host memory that it uses.
   static std::size_t HostBytes(const model::ModelConfig& config);
-  // At load, and again after the device was reset.
+  // Called at load, and again after the device was reset.
   Status Allocate();
-  // Before the device is reset.
+  // Called before the device is reset.
   void DropGraphs();
-  // The bytes of the device's memory.
+  // The bytes of device memory.
   std::size_t bytes() const { return work_.bytes(); }
 
   // Returns 0 for layers that are whole on the device without neuron-major rows: nothing is
-  // predicted there, and the CPU, which has their weights, too, answers for them.
+  // predicted there, and the CPU, which has their weights too, audits them.
   int num_neurons(int layer) const override {
     const DeviceLayer& of = model_.layer(layer);
     return of.has_rows() ? of.neurons : 0;
@@ -50,9 +50,9 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
     float shift;
     bool operator==(const Question&) const = default;
   };
-  // True if the last Start had the same question.
+  // True if the last Start had the same arguments.
   bool IsStarted(const Question& question, const ffn::FfnInput& input) const;
-  // The input into mapped memory, the policy's numbers to the device.
+  // Copies the input into mapped memory, and the policy's numbers to the device.
   Status Prepare(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy);
   Status PutLook(int layer, FfnMode mode);
   Status PutInput(FfnMode mode);
@@ -66,16 +66,16 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
   DeviceFfn& ffn_;
   const DeviceHealth& health_;
   DeviceArena work_{"input of audits"};
-  DeviceFfn::Input input_ = {};                // one token's
+  DeviceFfn::Input input_ = {};                // of one token
   std::vector<RecordedGraph<FfnMode>> looks_;  // [L]
   std::optional<Question> started_;
-  // On the host, mapped.
+  // Mapped host memory.
   device::MappedBuffer memory_;
   float *x_ = nullptr, *residual_ = nullptr;             // [D] to the device
   float* h_ = nullptr;                                   // [F] by neuron
   std::int32_t *predicted_ = nullptr, *live_ = nullptr;  // [F] ids
   std::int32_t* starts_ = nullptr;                       // [2, R + 1] of both
-  std::vector<int> active_;                              // [F] those of live_ whose h is not zero
+  std::vector<int> active_;                              // [F] the ids of live_ whose h is not zero
   std::vector<float> active_h_;                          // [F]
 };
 

@@ -1,4 +1,4 @@
-// Products, norms and additions of a model's matrices, put on its device's stream.
+// Products, norms and additions with a model's matrices, enqueued on its device's stream.
 #pragma once
 
 #include "engine/gpu/device_activations.h"
@@ -6,8 +6,8 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows the model; has no memory of its own, so it is copied freely. All
-// errors are Unavailable with the device's text.
+// Decode thread only. Borrows the model and owns no memory, so it can be copied. All errors are
+// Unavailable with the device's text.
 class DeviceDense {
  public:
   explicit DeviceDense(const DeviceModel& model) : model_(model) {}
@@ -15,11 +15,12 @@ class DeviceDense {
   // out [T, D] = norm(x [T, D]), with its Q8 form.
   Status Norm(const model::NormWeights& norm, const float* x, int tokens,
               const kernels::DeviceActivations& out) const;
-  // out [T, rows] = matrix x + bias, or += that.
+  // out [T, rows] = matrix x + bias, or += if `accumulate`.
   Status Multiply(const model::Linear& matrix, const kernels::DeviceActivations& x, int tokens,
                   float* out, bool accumulate = false) const;
   // As Multiply for a quantised matrix at 16 bits of precision: x [2 T, cols] becomes its Q8 form
-  // and, behind it, that of what rounding lost. out [2 T, rows]: the first T rows are the result.
+  // followed by the Q8 form of the rounding errors. out [2 T, rows]: the first T rows are the
+  // result.
   Status MultiplyPrecisely(const model::Linear& matrix, const kernels::DeviceActivations& x,
                            int tokens, float* out) const;
   // x [T, D] += y [T, D].

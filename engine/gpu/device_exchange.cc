@@ -6,7 +6,7 @@
 namespace thermocline::gpu {
 namespace {
 
-constexpr std::size_t kBlock = kernels::kActivationBlock;  // columns with one maximum
+constexpr std::size_t kBlock = kernels::kActivationBlock;  // columns that share a maximum
 constexpr std::size_t kArrays = 9;
 
 // The bytes of the arrays: `tokens` floats for each token's arrays, `cells` of each array of sums.

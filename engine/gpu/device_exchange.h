@@ -1,6 +1,5 @@
-// The data that both sides of a layer exchange: arrays in mapped memory, and the flags that say
-// when they are written. The layer's home side gives the input; the other side computes its
-// neurons.
+// The data that both sides of a layer exchange: arrays in mapped memory, and flags that announce
+// them. The layer's home side provides the input; the other side computes its neurons.
 #pragma once
 
 #include "engine/gpu/device_hand_off.h"
@@ -18,26 +17,26 @@ class DeviceExchange {
     int runs;         // R of the sums
   };
   explicit DeviceExchange(const Params& params);
-  // The bytes of the host's memory, for `tokens_max` tokens of that model.
+  // The bytes of host memory for `tokens_max` tokens of that model.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
-  // At load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
+  // Called at load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
   Status Allocate();
 
   struct Arrays {
-    // By the side where the layer is at home.
+    // Written by the side where the layer is at home.
     float *x, *residual;  // [T, D]
-    float* home_maxima;   // [8, R, D / 32] its own, or those of both: the limits
-    // By the other one.
-    float* maxima[2];          // [8, R, D / 32] in turn: the reader may be one behind
+    float* home_maxima;   // [8, R, D / 32] its own, or the maximum of both: the limits
+    // Written by the other side.
+    float* maxima[2];          // [8, R, D / 32] alternating: the reader may be one behind
     std::int32_t *high, *low;  // [8, R, D]
     float* minimums;           // [8, R, D / 32]
-    float* out;                // [T, D] of float types, in place of maxima and sums
+    float* out;                // [T, D] for float types, instead of maxima and sums
   };
-  // The same arrays at the host's and at the device's addresses. Requires: Allocate.
+  // The same arrays at host addresses and at device addresses. Requires: Allocate.
   const Arrays& host() const { return host_; }
   const Arrays& on_device() const { return on_device_; }
   DeviceHandOff& flags() { return flags_; }
-  // Lets every wait of the device pass, after an error; nothing before Allocate.
+  // Releases every wait of the device after an error. Does nothing before Allocate.
   void Release();
 
  private:

@@ -1,9 +1,9 @@
-// A hot side of experts on a device: the experts of any layers, computed there while the CPU
-// computes the others.
+// A hot side of experts on a device: experts of any layers, computed there while the CPU computes
+// the others.
 //
-// The host gathers the input of each (expert, token), one unit below the other, and everything else
-// goes over these rows: their 8-bit form, gate and up of each unit, one activation, down of each
-// unit. The rows of the result go back by a flag in mapped memory (device_hand_off.h).
+// The host gathers the input of each (expert, token), unit after unit, and all work runs over these
+// rows: their 8-bit form, gate and up of each unit, one activation, down of each unit. The rows of
+// the result are returned with a flag in mapped memory (device_hand_off.h).
 #pragma once
 
 #include <memory>
@@ -18,19 +18,19 @@
 namespace thermocline::gpu {
 
 // Decode thread only. Borrows the device and `hot`; owns its memory on the device and its stream.
-// After its first error it is not used any more.
+// Must not be used after its first error.
 class DeviceExperts final : public ffn::ExpertPartition {
  public:
   struct Params {
     device::Device& device;
     const model::ModelConfig& config;
-    const model::Weights& weights;  // their types and shapes
+    const model::Weights& weights;  // for their types and shapes
     const ffn::HotExperts& hot;
     int tokens_max;  // T of one step
   };
-  // Bytes of the device's memory that it would take; nothing is allocated.
+  // Bytes of device memory that it would use; nothing is allocated.
   static std::size_t BytesFor(const Params& params);
-  // The bytes of the host's memory, at most.
+  // Upper bound of the bytes of host memory.
   static std::size_t HostBytes(const model::ModelConfig& config, int tokens_max);
   // Allocates, and copies the experts. ResourceExhausted as DeviceArena::Allocate; Unavailable with
   // the device's error; errors of the flash tier.
@@ -49,13 +49,13 @@ class DeviceExperts final : public ffn::ExpertPartition {
   struct Layer {
     std::uint8_t *gate = nullptr, *up = nullptr, *down = nullptr;
     float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
-    std::vector<int> slots;  // [E] place among them
+    std::vector<int> slots;  // [E] index in this order
   };
 
   explicit DeviceExperts(const Params& params);
   Status Upload();
   Status UploadBiases(DeviceUploader& uploader, int layer, int expert) const;
-  // Puts the job on the stream.
+  // Enqueues the job on the stream.
   Status Put(const Job& job);
   Status PutUnit(int layer, const ffn::ExpertUnit& unit) const;
   Status PutDown(int layer, const ffn::ExpertUnit& unit) const;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kTokens = ffn::kSparseTokensMax;
 static_assert(kTokens <= kernels::kSparseTokensMax);
 
-// The larger of what any layer needs.
+// The maximum over all layers.
 struct Needs {
   bool rows = false, panels = false, quantized_sums = false, float_sums = false;
   int rank = 0, sign_words = 0;
@@ -101,7 +101,7 @@ Status DeviceFfn::SetShift(int layer, const ffn::FfnPolicy& policy) {
   if (held == shift) return OkStatus();
   held = shift;
   Status copied = model_.stream().CopyToDevice(shifts_ + layer, &held, sizeof(Shift));
-  if (!copied.ok()) held.least = std::numeric_limits<float>::quiet_NaN();  // unlike all others
+  if (!copied.ok()) held.least = std::numeric_limits<float>::quiet_NaN();  // unequal to all
   return copied;
 }
 

@@ -1,11 +1,10 @@
-// The feed-forward network of one layer on a device: of the neurons that are there, for a few
-// tokens at a time, put on the device's stream.
+// The feed-forward network of one layer on a device, for the neurons that are there and a few
+// tokens at a time, enqueued on the device's stream.
 //
-// The steps are SparseFfn's: predict, multiply the deciding rows of the predicted and up's rows of
-// those that live, then sum the down rows: in one launch, or, if the CPU has a part of the layer,
-// in the three steps of kernels/shared_sum.h. Lists stay on the device, so what is put on the
-// stream depends on the layer, its mode and the number of tokens alone: it can be recorded as a
-// graph.
+// The steps are SparseFfn's: predict, multiply the deciding rows of the predicted neurons and up's
+// rows of the live ones, then sum the down rows: in one launch or, if the CPU has a part of the
+// layer, in the three steps of kernels/shared_sum.h. Lists stay on the device, so the enqueued work
+// depends only on the layer, its mode and the number of tokens, and can be recorded as a graph.
 #pragma once
 
 #include <span>
@@ -26,7 +25,8 @@ class DeviceFfn {
     int tokens_max;  // T of layers without down rows
   };
   explicit DeviceFfn(const Params& params);
-  // At load, and again after the device was reset. ResourceExhausted as DeviceArena::Allocate.
+  // Called at load, and again after the device was reset. ResourceExhausted as
+  // DeviceArena::Allocate.
   Status Allocate();
 
   struct Input {
@@ -34,42 +34,43 @@ class DeviceFfn {
     float* residual;                    // [T, D] before the norm; read by some predictors
     int tokens;                         // T
   };
-  // Has the numbers of the policies that differ from those of earlier calls copied. Before the
-  // steps, or audits, that they are for.
+  // Copies the policy's numbers to the device if they differ from those of the last call. Called
+  // before the steps or audits that use the policy.
   Status SetShift(int layer, const ffn::FfnPolicy& policy);
 
-  // Finds the live neurons of up to kSparseTokensMax tokens, and their h. Then Maxima (quantised
-  // down rows only), Sum and Finish of the same tokens.
+  // Finds the live neurons of up to kSparseTokensMax tokens, and their h. Followed by Maxima
+  // (quantised down rows only), Sum and Finish of the same tokens.
   Status Find(int layer, FfnMode mode, const Input& input);
   Status Maxima(int layer, int tokens);
-  // With the larger of both sides' maxima as limits; `other` [T, R, D / 32] or null.
+  // Sums with the larger of both sides' maxima as limits; `other` [T, R, D / 32] or null.
   Status Sum(int layer, int tokens, const float* other);
-  // The part that another side adds to Finish.
+  // The other side's part of the sums.
   struct Other {
     const float* limits = nullptr;  // as Sum's `other`
     const std::int32_t* high = nullptr;
     const std::int32_t* low = nullptr;
     const float* minimums = nullptr;
   };
-  // out [T, D] = the sums, bias added, or += them.
+  // out [T, D] = the sums, bias added, or += if `accumulate`.
   struct Output {
     float* data;
     bool accumulate;
     bool add_bias = true;
   };
   Status Finish(int layer, int tokens, const Other* other, const Output& out);
-  // Maxima, Sum and Finish in one launch, where the CPU has no part.
+  // Maxima, Sum and Finish in one launch, if the CPU has no part of the layer.
   Status Down(int layer, int tokens, const Output& out);
-  // All steps, for any number of tokens, where the CPU has no part.
+  // All steps, for any number of tokens, if the CPU has no part of the layer.
   Status Run(int layer, FfnMode mode, const Input& input, const Output& out);
 
   // The prediction alone. For audits.
   Status Predict(int layer, FfnMode mode, const Input& input);
-  // The lists that the last Predict, which Find begins with, and the last Find left on the device.
+  // The lists left on the device by the last Predict (part of Find) and the last Find.
   struct Lists {
     const std::int32_t *predicted, *live;  // [F] ids, ascending
-    const std::int32_t* starts;            // [2, R + 1] of both: their last ones are the numbers
-    const float* h;                        // [T, F] by neuron, where it lives
+    const std::int32_t* starts;            // [2, R + 1] of both lists: the last elements are their
+                                           // sizes
+    const float* h;                        // [T, F] by neuron, valid for live neurons
   };
   Lists lists(int layer) const {
     return {predicted_.ids, live_.ids, SetOf(predicted_, layer, 0).starts, h_};
@@ -81,16 +82,16 @@ class DeviceFfn {
   const std::int32_t* low() const { return low_; }
   const float* minimums() const { return minimums_; }
 
-  // The counts of a layer's last Find, after ReadCounts and the wait for the stream.
+  // The counts of a layer's last Find, after ReadCounts and a wait for the stream.
   struct Counts {
     int predicted, live;
   };
   Status ReadCounts(int first_layer, int layers);
   Counts counts(int layer) const;
-  // The counts of a layer with every neuron taken as read.
+  // The counts of a layer if every neuron were read.
   Counts all(int layer) const;
-  // Adds the reads that `found` implies for `tokens` tokens together, but for the steps. Requires:
-  // down rows.
+  // Adds the reads of a step with the counts `found` and `tokens` tokens, except the number of
+  // steps. Requires: down rows.
   void AddCounts(int layer, FfnMode mode, const Counts& found, int tokens,
                  ffn::FfnCounters& to) const;
 
@@ -105,8 +106,8 @@ class DeviceFfn {
 
  private:
   struct Shift {
-    float least;         // of a logit, or of |act|
-    std::int32_t score;  // of the sign predictor
+    float least;         // threshold for a logit, or for |act|
+    std::int32_t score;  // threshold for the sign predictor
     bool operator==(const Shift&) const = default;
   };
   Status PredictSign(const DeviceLayer& w, const Shift* shift, const Input& input,
@@ -130,13 +131,13 @@ class DeviceFfn {
   device::MappedBuffer pinned_;                    // shifts, then starts
   Shift* shifts_ = nullptr;                        // [L]
   std::int32_t* starts_ = nullptr;                 // [L, 2, R + 1] of predicted and live
-  kernels::NeuronSet predicted_ = {}, live_ = {};  // of the layer at hand; starts are in starts_
-  float *gate_ = nullptr, *h_ = nullptr;           // [16, F]; [T, F] where there are no down rows
-  kernels::DeviceActivations dense_h_;             // [T, F] where there are no down rows
+  kernels::NeuronSet predicted_ = {}, live_ = {};  // of the current layer; starts are in starts_
+  float *gate_ = nullptr, *h_ = nullptr;           // [16, F]; [T, F] if there are no down rows
+  kernels::DeviceActivations dense_h_;             // [T, F] if there are no down rows
   float* maxima_ = nullptr;                        // [16, R, D / 32]
   float* minimums_ = nullptr;                      // the same
   std::int32_t *high_ = nullptr, *low_ = nullptr;  // [16, R, D]
-  float* sums_ = nullptr;                          // [16, R, D] of float types
+  float* sums_ = nullptr;                          // [16, R, D] for float types
   kernels::DeviceActivations low_rank_input_, low_rank_hidden_;  // [16, D], [16, rank]
   std::int32_t* tickets_ = nullptr;                              // of down_rows
   float* logits_ = nullptr;                                      // [16, F]

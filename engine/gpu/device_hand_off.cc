@@ -8,11 +8,12 @@ namespace thermocline::gpu {
 namespace {
 
 constexpr std::size_t kLine = 128;
-// Looks of the device at a flag before it gives up: minutes on a bus.
+// Polls of a flag by the device before it gives up: minutes over a bus.
 constexpr std::uint64_t kSpinsMax = 1'000'000'000;
-// A block of threads copies this much about as fast as the copy engine starts.
+// A block of threads copies this much in about the time that the copy engine takes to start.
 constexpr std::size_t kPublishBytesMax = std::size_t{64} << 10;
-// The host looks often for a while, then lets others run, and after this asks for errors.
+// The host polls often for a while, then yields between polls, and after this time checks for
+// errors.
 constexpr int kPauses = 20000;
 constexpr std::chrono::seconds kAskAfter{1}, kGiveUpAfter{60};
 constexpr std::uint32_t kFar = 1U << 30;
@@ -82,7 +83,7 @@ Status DeviceHandOff::Wait(Flag which) {
     const auto now = std::chrono::steady_clock::now();
     if (now < ask) continue;
     ask = now + kAskAfter;
-    RETURN_IF_ERROR(device_.FreeMemory().status());  // any call tells of an error that sticks
+    RETURN_IF_ERROR(device_.FreeMemory().status());  // any call reports a sticky error
     if (now - begin > kGiveUpAfter) {
       return base::Unavailable(device_.properties().name, " has not answered for ",
                                kGiveUpAfter.count(), " seconds: see the kernel's log (dmesg)");

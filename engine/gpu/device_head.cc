@@ -15,7 +15,7 @@ Status DeviceHead::Allocate() {
   return OkStatus();
 }
 
-// As Transformer::Head: a quantised head multiplies what rounding lost, too.
+// As Transformer::Head: a quantised head also multiplies the rounding errors.
 Status DeviceHead::Put(const float* residual, int count) const {
   const model::Linear& output = model_.output();
   RETURN_IF_ERROR(dense_.Norm(model_.output_norm(), residual, count, x_));

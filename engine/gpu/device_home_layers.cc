@@ -8,7 +8,7 @@
 namespace thermocline::gpu {
 namespace {
 
-constexpr int kGraphTokensMax = 16;  // as many as a verification has
+constexpr int kGraphTokensMax = 16;  // the maximum of a verification
 
 }  // namespace
 
@@ -112,7 +112,7 @@ Status DeviceHomeLayers::RunStep(const Step& step, ffn::SparseFfn& cold) {
 Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) {
   for (int l = 0; l < layers_; ++l) {
     const ffn::FfnPolicy policy = cold.PolicyFor(l, step.lossless);
-    // As SparseFfn: more tokens are computed without loss. Dense gives the bits of exact.
+    // As in SparseFfn, larger steps are computed without loss. Exact gives the bits of dense.
     const bool whole = policy.mode == FfnMode::kDense || step.tokens > ffn::kSparseTokensMax;
     modes_[l] = whole ? FfnMode::kExact : policy.mode;
     if (!whole) RETURN_IF_ERROR(ffn_.SetShift(l, policy));
@@ -120,8 +120,8 @@ Status DeviceHomeLayers::SetModes(const Step& step, const ffn::SparseFfn& cold) 
   return OkStatus();
 }
 
-// Steps that end alike have a graph: with the logits of no token, of the last, of all; and one more
-// with open taps.
+// Index of the graph: by number of tokens, and by logits of no token, of the last, or of all; and
+// once more with open taps.
 int DeviceHomeLayers::GraphOf(const Step& step) const {
   const int logits = head_.has_value() ? step.logits : 0;
   const int end = logits == 0 ? 0 : logits == step.tokens ? 1 : 2;
@@ -168,7 +168,7 @@ Status DeviceHomeLayers::PutEnd(const Step& step) {
   return head_->Put(step_.residual() + nn::Offset(first, model_.config().hidden_size), step.logits);
 }
 
-// Moves the residuals whose logits are wanted to the front.
+// Moves the residuals whose logits are needed to the front.
 Status DeviceHomeLayers::GatherRows(const Step& step) {
   const int d = model_.config().hidden_size;
   int to = 0, end = 0;
@@ -201,7 +201,8 @@ void DeviceHomeLayers::Count(const Step& step) {
       CountWhole(l, c);
       continue;
     }
-    // Tokens that come in several batches overwrite one another's counts.
+    // Several batches of a step's tokens overwrite one another's counts, so all neurons are
+    // counted.
     const int batch = w.shared ? ffn::kShareTokens : kGraphTokensMax;
     const DeviceFfn::Counts found = step.tokens > batch ? ffn_.all(l) : ffn_.counts(l);
     ffn_.AddCounts(l, modes_[l], found, step.tokens, c);
@@ -211,7 +212,7 @@ void DeviceHomeLayers::Count(const Step& step) {
   }
 }
 
-// Counts a layer without down rows, which is computed whole.
+// Counts a layer without down rows, which is computed densely.
 void DeviceHomeLayers::CountWhole(int layer, ffn::FfnCounters& to) const {
   const std::int64_t f = model_.config().intermediate_size;
   const model::LayerWeights& dense = model_.layer(layer).dense;

@@ -1,5 +1,6 @@
-// The KV cache of the layers at home on a device: blocks in its memory, one for one with those of
-// the host's pool, so that a prefix that sequences share on the host is shared there, too.
+// The KV cache of the layers at home on a device: blocks in its memory that correspond one to one
+// to those of the host's pool, so that a prefix shared by sequences on the host is shared on the
+// device too.
 //
 // A block: [layers, kv heads] of (keys of kKvBlock tokens, values of the same).
 #pragma once
@@ -21,22 +22,22 @@ class DeviceKvCache {
     kernels::KvType type;
   };
   explicit DeviceKvCache(const Params& params);
-  // At load, and again after the device was reset: zeros. ResourceExhausted with the table of what
-  // memory is used for; Unavailable.
+  // Called at load, and again after the device was reset: zeros the memory. ResourceExhausted with
+  // the table of memory uses; Unavailable.
   Status Allocate(device::DeviceStream& stream);
 
-  // Copies the block that `cache` had to copy for its last Reserve, if it did. Unavailable.
+  // Copies on the device the block that `cache` copied in its last Reserve, if any. Unavailable.
   // Requires: the pool has this cache's type, and no more blocks.
   Status Follow(nn::KvCache& cache, device::DeviceStream& stream) const;
-  // Writes the addresses of the blocks on the device, in the sequence's order, to `table` [blocks
-  // of the cache].
+  // Writes the addresses of the device's blocks, in the sequence's order, to `table` [blocks of the
+  // cache].
   void WriteTable(const nn::KvCache& cache, std::uint8_t** table) const;
-  // One layer's part, as kernels see it; `tables` [T] are on the device.
+  // One layer's part in the form that kernels take; `tables` [T] are on the device.
   kernels::DeviceKv View(int layer, std::uint8_t* const* const* tables) const;
 
   kernels::KvType type() const { return type_; }
   std::size_t block_bytes() const { return block_bytes_; }
-  // The bytes of the device's memory.
+  // The bytes of device memory.
   std::size_t bytes() const { return block_bytes_ * blocks_; }
 
  private:
@@ -44,7 +45,7 @@ class DeviceKvCache {
 
   const kernels::KvType type_;
   const int blocks_, kv_heads_;
-  const std::size_t key_bytes_, head_bytes_;  // of a block's head: keys; K and V
+  const std::size_t key_bytes_, head_bytes_;  // of one head in a block: keys; K and V
   const std::size_t block_bytes_;
   device::DeviceBuffer memory_;
 };

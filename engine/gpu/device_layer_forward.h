@@ -1,6 +1,7 @@
-// One layer of the forward pass on a device, put on its stream: Transformer's block, op for op.
+// One layer of the forward pass on a device, enqueued on its stream: the same operations as
+// Transformer's block.
 //
-//   r += Wo attention(norm(r));  r += ffn(norm(r)), or both of one norm(r) in parallel blocks
+//   r += Wo attention(norm(r));  r += ffn(norm(r)), or both from one norm(r) in parallel blocks
 #pragma once
 
 #include "engine/gpu/device_attention.h"
@@ -12,23 +13,23 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows all it is given; its memory is its arena's. All errors are
+// Decode thread only. Borrows its parameters; its memory belongs to the arena. All errors are
 // Unavailable with the device's text.
 class DeviceLayerForward {
  public:
   struct Params {
     DeviceAttention::Params attention;
     const DeviceStep& step;   // has the residual stream, r
-    const DeviceTaps& taps;   // of what networks read
-    DeviceFfn& ffn;           // of layers that are whole on the device
-    DeviceSharedFfn* shared;  // of the others; null: there are none
+    const DeviceTaps& taps;   // for the inputs of networks
+    DeviceFfn& ffn;           // for layers that are whole on the device
+    DeviceSharedFfn* shared;  // for the other layers; null: there are none
   };
   DeviceLayerForward(const Params& params, DeviceArena& arena);
   DeviceLayerForward(const DeviceLayerForward&) = delete;
   DeviceLayerForward& operator=(const DeviceLayerForward&) = delete;
 
-  // Enqueues the layer for `tokens` tokens that the step has sent. `serve`: for the exchanges of a
-  // shared layer (device_shared_ffn.h).
+  // Enqueues the layer for the `tokens` tokens that the step has sent. `serve`: for the exchanges
+  // of a shared layer (device_shared_ffn.h).
   Status Put(int layer, int tokens, FfnMode mode, const DeviceSharedFfn::OnStream& serve);
 
  private:
@@ -44,7 +45,7 @@ class DeviceLayerForward {
   DeviceSharedFfn* const shared_;
   DeviceAttention attention_;
   kernels::DeviceActivations hidden_;                    // [T, D] normed
-  float *attention_out_ = nullptr, *ffn_out_ = nullptr;  // [T, D] of parallel blocks
+  float *attention_out_ = nullptr, *ffn_out_ = nullptr;  // [T, D] for parallel blocks
 };
 
 }  // namespace thermocline::gpu

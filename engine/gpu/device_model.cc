@@ -23,7 +23,7 @@ Status CheckIds(const std::vector<int>& ids, std::size_t layer, int neurons) {
   return OkStatus();
 }
 
-// Rows of `ids` one behind the other at `to`.
+// Uploads the rows of `ids` consecutively to `to`.
 Status UploadRows(const kernels::RowMatrix& rows, const std::vector<int>& ids, std::uint8_t* to,
                   DeviceUploader& uploader) {
   const std::size_t row_bytes = kernels::RowBytes(rows.type, rows.cols),
@@ -37,7 +37,7 @@ Status UploadRows(const kernels::RowMatrix& rows, const std::vector<int>& ids, s
   return OkStatus();
 }
 
-// A GPU has no kernels for some types (model::ModelFile::for_device).
+// Rejects types for which a GPU has no kernels (model::ModelFile::for_device).
 Status CheckTypes(const model::Weights& weights) {
   std::vector<kernels::DType> types = {weights.output.weight.type};
   for (const model::LayerWeights& l : weights.layers) {
@@ -116,7 +116,7 @@ Status DeviceModel::Validate(const model::Weights& weights) const {
 
 Status DeviceModel::Rebuild() {
   ASSIGN_OR_RETURN(stream_, device::DeviceStream::Create(device_));
-  uploader_.reset();  // of an earlier context
+  uploader_.reset();  // of the earlier context
   ASSIGN_OR_RETURN(uploader_, DeviceUploader::Create(*stream_));
   for (DeviceArena* arena : {&dense_, &neurons_, &predictors_, &head_})
     RETURN_IF_ERROR(arena->Allocate(device_));

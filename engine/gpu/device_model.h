@@ -1,12 +1,12 @@
-// The part of a model that is at home on a device: its weights there.
+// The weights of a model's part on a device.
 //
-// Layers 0 .. home_layers - 1 are whole on the device but for cold neurons: attention, norms and
-// the hot neurons. Layers after them are at home on the CPU, and may have hot neurons on the device
-// too. A hot neuron's rows lie at its slot, its place in the layer's hot list. Attention, norms and
-// head lie byte for byte as in model::Weights, so an upload is a copy.
+// Layers 0 .. home_layers - 1 are on the device except for cold neurons: attention, norms and the
+// hot neurons. Later layers are at home on the CPU, and may have hot neurons on the device too. A
+// hot neuron's rows are at its slot, its index in the layer's hot list. Attention, norms and head
+// lie byte for byte as in model::Weights, so an upload is a copy.
 //
-// All of the device's memory is allocated at once; the weights follow layer by layer, from any
-// caller that has a layer at hand. So the host need never hold more than one layer of what is here,
+// All device memory is allocated at once; the weights follow layer by layer, from any caller that
+// has a layer in memory. So the host never needs to hold more than one layer of the device's part,
 // and nothing of it afterwards.
 #pragma once
 
@@ -26,20 +26,19 @@ namespace thermocline::gpu {
 struct DevicePlacement {
   int home_layers = 0;  // 0 .. L
   bool head = false;    // the last norm and the head; requires home_layers == L
-  // [L] ascending; empty where the model has no down rows: then layers are whole on one side.
+  // [L] ascending; empty if the model has no down rows: then each layer is whole on one side.
   ffn::NeuronIds hot;
-  // With one memory both sides read all: there a layer is shared only where its cold neurons come
-  // from flash.
+  // If both sides share one memory, a layer is split only if its cold neurons come from flash.
   bool cold_on_flash = false;
 };
 
-// One layer as kernels on the device see it.
+// One layer in the form that the device's kernels take.
 struct DeviceLayer {
   bool home = false;
   bool shared = false;  // home, and the CPU computes its cold neurons
-  int neurons = 0;      // hot ones; of layers without down rows F or 0
-  // On the device. Of home layers norms, attention, biases and, without down rows, the panels of
-  // gate, up and down; of others the biases of gate and up.
+  int neurons = 0;      // number of hot ones; F or 0 in layers without down rows
+  // On the device: for home layers norms, attention, biases and, without down rows, the panels of
+  // gate, up and down; for other layers the biases of gate and up.
   model::LayerWeights dense;
   kernels::DeviceRows gate, up, down;     // of the hot neurons; gate without columns: not gated
   const std::int32_t* slots = nullptr;    // [F]; null: all neurons are hot
@@ -47,41 +46,41 @@ struct DeviceLayer {
   const std::int32_t* columns = nullptr;  // of the sign predictor; null: all
   int sign_slices = 0;
   const std::int32_t* thresholds = nullptr;  // [F] by neuron
-  kernels::PackedMatrix fc1, fc2;            // fc2 by slot; no rows: no low-rank predictor
+  kernels::PackedMatrix fc1, fc2;            // fc2 by slot; no rows: there is no low-rank predictor
   float low_rank_threshold = 0;
   bool before_norm = false;
 
   bool has_rows() const { return down.cols > 0; }
 };
 
-// Const after it is made, but for Rebuild. Borrows all it is given; owns memory of the device.
+// Const after construction, except for Rebuild. Borrows its parameters; owns device memory.
 class DeviceModel {
  public:
   struct Params {
     device::Device& device;
     const model::ModelConfig& config;
-    // The host's weights: types and shapes are read by Plan, data by the uploads alone.
+    // The host's weights: Plan reads types and shapes, only the uploads read data.
     const model::Weights& weights;
     std::unique_ptr<predictor::Predictors> predictors;  // of the hot neurons (SubsetOf), or null
     DevicePlacement placement;
   };
-  // Allocates nothing yet. InvalidArgument for a placement that cannot be.
+  // Allocates nothing yet. InvalidArgument for an impossible placement.
   static Result<std::unique_ptr<DeviceModel>> Plan(Params params);
   // Plan, then Rebuild; the uploads follow.
   static Result<std::unique_ptr<DeviceModel>> Create(Params params);
-  // Allocates, and uploads the predictors: at load, and anew after the device was reset. The
-  // weights are zeros. ResourceExhausted with a table of what was needed, Unavailable with the
+  // Allocates, and uploads the predictors: at load, and again after the device was reset. The
+  // weights are zeros. ResourceExhausted with a table of the memory needed, Unavailable with the
   // device's error.
   Status Rebuild();
-  // Uploads the part of a layer that is here, except the rows of neurons: attention, norms, biases
-  // and panels, from the host's `from`, which has them. Requires, as all uploads: Rebuild, and
-  // Uploaded not yet.
+  // Uploads the device's part of a layer, except the rows of neurons: attention, norms, biases and
+  // panels, from the host's `from`, which must have them. All uploads require Rebuild before, and
+  // no Uploaded yet.
   Status UploadDense(int layer, const model::LayerWeights& from);
-  // The rows of the layer's hot neurons, from the host's `rows`.
+  // Uploads the rows of the layer's hot neurons from the host's `rows`.
   Status UploadNeurons(int layer, const model::LayerWeights& rows);
-  // The last norm and the head, if they are here.
+  // Uploads the last norm and the head, if they belong to the device's part.
   Status UploadHead(const model::NormWeights& norm, const model::Linear& output);
-  // Gives up the memory that the uploads went through.
+  // Frees the memory that the uploads used.
   void Uploaded() { uploader_.reset(); }
 
   const std::vector<DeviceLayer>& layers() const { return layers_; }
@@ -93,7 +92,7 @@ class DeviceModel {
   device::Device& device() const { return device_; }
   device::DeviceStream& stream() const { return *stream_; }
   const kernels::DeviceOps& ops() const { return device_.ops(); }
-  // The bytes of the device's memory.
+  // The bytes of device memory.
   std::size_t bytes() const;
 
  private:
@@ -106,9 +105,9 @@ class DeviceModel {
   void PlanLinear(const model::Linear& from, model::Linear& to, DeviceArena& arena);
   void PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to);
   Status UploadNorm(const model::NormWeights& from, int n, const model::NormWeights& to);
-  // A matrix and its bias, each where it is here.
+  // Uploads a matrix and its bias, as far as they belong to the device's part.
   Status UploadLinear(const model::Linear& from, const model::Linear& to);
-  // As panels, however the host has them.
+  // Uploads the matrix as panels, whatever its layout on the host.
   Status UploadPanels(const model::NeuronMatrix& from, const model::Linear& to);
 
   device::Device& device_;
@@ -121,7 +120,7 @@ class DeviceModel {
   std::vector<DeviceLayer> layers_;
   model::NormWeights output_norm_;
   model::Linear output_;
-  std::vector<std::vector<std::int32_t>> tables_;  // what some arrays are copied from
+  std::vector<std::vector<std::int32_t>> tables_;  // sources of some of the device's arrays
   std::optional<DeviceUploader> uploader_;         // from Rebuild to Uploaded
 };
 

@@ -68,7 +68,7 @@ void DevicePartition::Start(const Job& job) {
   exchange_.flags().Begin();
 }
 
-// The input and the first batch; for one token, that is all.
+// Enqueues the input and the first batch; with one token that is everything.
 Status DevicePartition::Put() {
   device::DeviceStream& stream = model_.stream();
   const int count = std::min(tokens_, ffn::kShareTokens);
@@ -172,7 +172,7 @@ void DevicePartition::Count() {
   if (!decoded_) return;
   const bool floats = DeviceFfn::SumsFloats(model_.layer(layer_));
   const int tokens = floats ? tokens_ : std::min(ffn::kShareTokens, tokens_ - first_);
-  // The counts are of the last kSparseTokensMax tokens, or fewer.
+  // The counts cover at most the last kSparseTokensMax tokens.
   const DeviceFfn::Counts found =
       tokens > ffn::kSparseTokensMax ? ffn_.all(layer_) : ffn_.counts(layer_);
   counters_.active += found.live;

@@ -1,7 +1,7 @@
 // A hot side on a device: neurons of layers that are at home on the CPU.
 //
-// The decode thread puts a layer's steps on the device's stream, for one token as a graph of the
-// layer, and both ends meet by flags (device_exchange.h): no wait for the stream.
+// The decode thread enqueues a layer's steps on the device's stream, for one token as a graph of
+// the layer, and both ends synchronise by flags (device_exchange.h), without a wait for the stream.
 #pragma once
 
 #include <vector>
@@ -15,21 +15,21 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows all it is given; owns its memory on the device.
+// Decode thread only. Borrows its parameters; owns its memory on the device.
 class DevicePartition final : public ffn::FfnPartition {
  public:
   struct Params {
     const DeviceModel& model;
     DeviceFfn& ffn;
-    DeviceHealth& health;  // learns the errors of the device
+    DeviceHealth& health;  // receives the errors of the device
     int tokens_max;        // T
   };
   explicit DevicePartition(const Params& params);
-  // At load, and again after the device was reset.
+  // Called at load, and again after the device was reset.
   Status Allocate();
-  // Before the device is reset.
+  // Called before the device is reset.
   void DropGraphs();
-  // Lets what is on the stream end, after an error.
+  // Lets the work on the stream finish after an error.
   void Release() { exchange_.Release(); }
 
   std::size_t bytes() const { return work_.bytes(); }
@@ -55,7 +55,7 @@ class DevicePartition final : public ffn::FfnPartition {
   Status Wait(DeviceHandOff::Flag flag);
   // Keeps the first error of the job.
   void Note(const Status& status);
-  // Counts the reads of the batch at hand, if it is to be counted.
+  // Counts the reads of the current batch, if they are to be counted.
   void Count();
 
   const DeviceModel& model_;
@@ -67,18 +67,18 @@ class DevicePartition final : public ffn::FfnPartition {
   DeviceArena work_{"input of neurons"};
   kernels::DeviceActivations hidden_;  // [T, D]
   float* residual_ = nullptr;          // [T, D]
-  float* out_ = nullptr;               // [T, D] of float types
+  float* out_ = nullptr;               // [T, D] for float types
   float* limits_ = nullptr;            // [8, R, D / 32]
 
-  // The job at hand.
+  // The current job.
   int layer_ = 0, tokens_ = 0, first_ = 0;
   bool decoded_ = false;
   FfnMode mode_ = FfnMode::kExact;
   Status status_;
-  std::vector<RecordedGraph<FfnMode>> graphs_;  // [L] of one token
+  std::vector<RecordedGraph<FfnMode>> graphs_;  // [L] for one token
   ffn::PartitionCounters counters_;
   std::vector<ffn::FfnCounters> ffn_counters_;  // [L]
-  base::Stopwatch busy_;                        // since the device began what is under way
+  base::Stopwatch busy_;                        // since the device started its current work
 };
 
 }  // namespace thermocline::gpu

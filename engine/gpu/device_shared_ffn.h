@@ -1,6 +1,6 @@
-// The device's end of layers at home there whose cold neurons the CPU computes: hands over the
-// normed input, computes the hot neurons and shares the sum (kernels/shared_sum.h). The other end
-// is host_shared_ffn.h.
+// The device's end of its home layers whose cold neurons the CPU computes: hands over the normed
+// input, computes the hot neurons and shares the sum (kernels/shared_sum.h). The other end is
+// host_shared_ffn.h.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows all it is given; its memory is its arena's. All errors are
+// Decode thread only. Borrows its parameters; its memory belongs to the arena. All errors are
 // Unavailable with the device's text.
 class DeviceSharedFfn {
  public:
@@ -25,14 +25,15 @@ class DeviceSharedFfn {
   DeviceSharedFfn(const DeviceSharedFfn&) = delete;
   DeviceSharedFfn& operator=(const DeviceSharedFfn&) = delete;
 
-  // Before a step's layers are put on the stream or replayed.
+  // Called before a step's layers are enqueued or replayed.
   void BeginStep() { exchanges_ = 0; }
-  // Called when an exchange, of the tokens from `first` on, is on the stream: the other end serves
-  // it before more follows, because a stream holds a limited number of launches and the device
-  // waits for the other end. Null while a graph is recorded: then it serves after the launch.
+  // Called when an exchange, of the tokens from `first` on, has been enqueued: the other end must
+  // serve it before more work follows, because a stream holds a limited number of launches and the
+  // device waits for the other end. Null while a graph is recorded: the other end then serves after
+  // the launch.
   using OnStream = std::function<Status(int first)>;
-  // out = the layer's network of all neurons, or += that: an exchange for each kShareTokens
-  // tokens; of float types one for all.
+  // out = the layer's network with all neurons, or += if `accumulate`: one exchange per
+  // kShareTokens tokens; for float types one for all tokens.
   Status Put(int layer, FfnMode mode, const DeviceFfn::Input& input, const DeviceFfn::Output& out,
              const OnStream& serve);
 
@@ -49,10 +50,10 @@ class DeviceSharedFfn {
   const DeviceDense dense_;
   DeviceFfn& ffn_;
   DeviceExchange& exchange_;
-  // The numbers that the CPU sent.
+  // The numbers received from the CPU.
   float *maxima_ = nullptr, *minimums_ = nullptr;  // [8, R, D / 32]
   std::int32_t *high_ = nullptr, *low_ = nullptr;  // [8, R, D]
-  float* out_ = nullptr;                           // [T, D] of float types
+  float* out_ = nullptr;                           // [T, D] for float types
   int exchanges_ = 0;                              // of this step
 };
 

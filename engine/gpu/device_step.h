@@ -13,10 +13,10 @@ namespace thermocline::gpu {
 struct DevicePart {
   nn::KvCache* cache;  // reserved
   int tokens;
-  int rows;  // logits of its last so many tokens are wanted
+  int rows;  // number of its last tokens whose logits are needed
 };
 
-// Decode thread only. Owns the host's memory; the device's is its arena's.
+// Decode thread only. Owns the host memory; the device memory belongs to the arena.
 class DeviceStep {
  public:
   struct Params {
@@ -26,28 +26,29 @@ class DeviceStep {
     int parts_max;          // sequences of one step
     bool returns_residual;  // the head is not on the device
   };
-  // Asks `arena` for the device's memory.
+  // Registers device memory in `arena`.
   DeviceStep(const Params& params, DeviceArena& arena);
-  // The bytes of the host's memory that it takes, at most.
+  // Upper bound of the bytes of host memory.
   static std::size_t HostBytes(const Params& params);
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
-  // The host's memory: at load, and again after the device was reset. Errors as
+  // Allocates host memory: at load, and again after the device was reset. Errors as
   // device::MappedBuffer::Allocate.
   Status Allocate(device::Device& device);
 
-  // Has the tokens of `parts` behind those in their caches copied to the device: `residual` [T, D]
-  // are the embedded ones. Unavailable. Requires: T <= tokens_max, at most parts_max parts.
+  // Enqueues the copy of the tokens of `parts`, which follow those in their caches, to the device:
+  // `residual` [T, D] are their embeddings. Unavailable. Requires: T <= tokens_max, at most
+  // parts_max parts.
   Status Send(std::span<const DevicePart> parts, const DeviceKvCache& kv, const float* residual,
               device::DeviceStream& stream);
-  // Has the residual stream of `tokens` tokens copied back, to result(). Unavailable.
+  // Enqueues the copy of the residual stream of `tokens` tokens back to result(). Unavailable.
   Status Return(int tokens, device::DeviceStream& stream);
-  // [T, D] valid once the stream has passed.
+  // [T, D] valid once the stream has passed it.
   std::span<const float> result() const {
     return {result_.host<float>(), result_.bytes() / sizeof(float)};
   }
 
-  // On the device.
+  // On the device:
   const std::int32_t* positions() const {  // [T]
     return reinterpret_cast<const std::int32_t*>(data_);
   }
@@ -64,9 +65,9 @@ class DeviceStep {
 
   const int hidden_size_, tokens_max_, parts_max_;
   const bool returns_residual_;
-  // Bytes; positions are first. Behind the step's tokens lie the blocks of its sequences.
+  // Offsets in bytes; positions come first. The blocks of the step's sequences follow its tokens.
   const std::size_t tables_at_, residual_at_;
-  const std::size_t blocks_bytes_;  // at most
+  const std::size_t blocks_bytes_;  // maximum
   std::uint8_t* data_ = nullptr;    // on the device
   device::MappedBuffer sent_, result_;
 };

@@ -19,7 +19,7 @@ float* DeviceTaps::of(int layer) const {
   return memory_.host<float>() + nn::Offset(2 * layer, model_.config().hidden_size);
 }
 
-// Without neuron-major rows a layer is computed whole, whatever its mode.
+// Without neuron-major rows a layer is computed densely, whatever its mode.
 ffn::FfnPolicy DeviceTaps::PolicyOf(int layer, const ffn::SparseFfn& cold) const {
   return model_.layer(layer).has_rows() ? cold.policy(layer) : ffn::FfnPolicy{};
 }

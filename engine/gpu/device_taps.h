@@ -1,5 +1,5 @@
-// The inputs of the networks of layers at home on a device, for an audited token, on their way to
-// the auditor: copied to the host while the step runs.
+// Copies the inputs of the networks of a device's home layers to the host during the step, for the
+// auditor, if the token is audited.
 #pragma once
 
 #include "engine/ffn/auditor.h"
@@ -9,31 +9,32 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Owns the host's memory; takes none of the device's.
+// Decode thread only. Owns host memory; uses no device memory.
 class DeviceTaps {
  public:
-  // `used`: steps may be audited; else nothing is allocated.
+  // `used`: steps may be audited; otherwise nothing is allocated.
   DeviceTaps(const DeviceModel& model, bool used);
-  // The bytes of the host's memory that it takes, at most.
+  // Upper bound of the bytes of host memory.
   static std::size_t HostBytes(const model::ModelConfig& config) {
     return Area(2 * config.num_hidden_layers, config.hidden_size) * sizeof(float);
   }
   DeviceTaps(const DeviceTaps&) = delete;
   DeviceTaps& operator=(const DeviceTaps&) = delete;
-  // At load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
+  // Called at load, and again after the device was reset. Errors as device::MappedBuffer::Allocate.
   Status Allocate();
 
-  // Before a step: opens the taps if `auditor` wants any layer of it; null: it does not. `cold`
-  // says the modes.
+  // Called before a step: opens the taps if `auditor`, which may be null, wants any layer of it.
+  // `cold` determines the modes.
   void Open(ffn::Auditor* auditor, const ffn::SparseFfn& cold);
   bool open() const { return open_; }
-  // Has the first token's hidden and residual [D] copied, if the taps are open. Unavailable.
+  // Enqueues the copy of the first token's hidden and residual [D], if the taps are open.
+  // Unavailable.
   Status Put(int layer, const float* hidden, const float* residual) const;
-  // Hands them to the auditor. Requires: the stream has passed.
+  // Hands the copies to the auditor. Requires: the stream has passed them.
   void Keep(const ffn::SparseFfn& cold) const;
 
  private:
-  // By which the layer is computed.
+  // The policy that the layer is computed with.
   ffn::FfnPolicy PolicyOf(int layer, const ffn::SparseFfn& cold) const;
   float* of(int layer) const;  // [2, D]
 

@@ -1,5 +1,5 @@
-// The CPU's end of layers at home on a device: computes the cold neurons of the input that the
-// device hands over, while the device computes the hot ones (device_shared_ffn.h).
+// The CPU's end of a device's home layers: computes the cold neurons for the input that the device
+// hands over, while the device computes the hot ones (device_shared_ffn.h).
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@
 
 namespace thermocline::gpu {
 
-// Decode thread only. Borrows all it is given. Allocates nothing after construction.
+// Decode thread only. Borrows its parameters. Allocates nothing after construction.
 class HostSharedFfn {
  public:
   struct Params {
@@ -25,7 +25,7 @@ class HostSharedFfn {
   // The bytes that it allocates.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
-  // Before a step's layers are served.
+  // Called before a step's layers are served.
   void BeginStep();
   struct Job {
     int layer, tokens;
@@ -33,23 +33,23 @@ class HostSharedFfn {
     ffn::SparseFfn& cold;
   };
   // Serves one exchange of a layer, that of the tokens from `first` on, once the device's end of it
-  // is on the stream; the layer's exchanges in order. An error of the CPU's part, as
-  // SparseFfn::Find, is kept for EndStep, and from then on the device gets zeros: it waits for
-  // numbers all the same. Unavailable: the device failed or does not answer.
+  // is enqueued; a layer's exchanges must be served in order. An error of the CPU's part, as
+  // SparseFfn::Find, is kept for EndStep, and from then on the device receives zeros, because it
+  // waits for numbers anyway. Unavailable: the device failed or does not respond.
   Status ServeFrom(const Job& job, int first);
-  // All exchanges of a layer.
+  // Serves all exchanges of a layer.
   Status Serve(const Job& job);
-  // After the last layer: the CPU's first error in this step.
+  // Called after the last layer: returns the CPU's first error in this step.
   Status EndStep() { return std::exchange(error_, OkStatus()); }
 
   // The counters of the cold side.
   const ffn::HybridCounters& counters() const { return counters_; }
 
  private:
-  // The neurons of what the device handed over.
+  // Finds the live neurons for the input that the device handed over.
   Status Find(const Job& job);
   void Count(const Job& job, double seconds, bool last);
-  // Null `cold`: zeros.
+  // Null `cold`: sends zeros.
   void ServeFloats(int layer, int tokens, ffn::SparseFfn* cold);
   Status ServeBatch(int layer, int first, int tokens, ffn::SparseFfn* cold);
   void FillMaxima(int layer, int first, int tokens, ffn::SparseFfn* cold, float* maxima);

@@ -1,4 +1,5 @@
-// Work that is recorded once for what it depends on, its key, and replayed while that stays.
+// Work that is recorded once for a key, which it depends on, and replayed while the key stays the
+// same.
 #pragma once
 
 #include <memory>
@@ -12,14 +13,14 @@ namespace thermocline::gpu {
 template <typename Key>
 class RecordedGraph {
  public:
-  // Launches what put() puts on the stream for `key`: put, which returns Status, is called when
-  // `key` is not that of the last recording. Errors: put's, or Unavailable.
+  // Launches the work that put() enqueues for `key`. put, which returns Status, is called only if
+  // `key` differs from that of the last recording. Errors: put's, or Unavailable.
   template <typename Put>
   Status Launch(device::DeviceStream& stream, const Key& key, const Put& put) {
     if (graph_ == nullptr || key_ != key) RETURN_IF_ERROR(Record(stream, key, put));
     return stream.Launch(*graph_);
   }
-  // Before the device is reset.
+  // Called before the device is reset.
   void Drop() { graph_.reset(); }
 
  private:

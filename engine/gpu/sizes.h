@@ -7,7 +7,7 @@ namespace thermocline::gpu {
 
 using base::Area;
 
-// Bytes up to where a neighbouring array may begin.
+// Bytes rounded up to the alignment of the next array.
 constexpr std::size_t Aligned(std::size_t bytes) { return base::RoundUp(bytes, 256); }
 
 }  // namespace thermocline::gpu

@@ -10,10 +10,10 @@ namespace thermocline::grammar {
 namespace {
 
 constexpr int kBytes = 160;                   // of the text
-constexpr std::size_t kChoices = 8;           // bytes that are tried at each place
-constexpr std::int64_t kWorkMax = 4'000'000;  // of all of it: some 20 ms
-// Work of one byte that is much, and how much more of it the text's second half has where it grows
-// as its square or faster: 4 times, and 2 where it grows with the text.
+constexpr std::size_t kChoices = 8;           // bytes tried at each place
+constexpr std::int64_t kWorkMax = 4'000'000;  // for the whole probe: some 20 ms
+// Work of one byte above which growth matters, and the ratio of the work in the text's second half
+// to the first: 4 if work grows with the square of the length, 2 if linearly.
 constexpr std::int64_t kMuch = 2048;
 constexpr double kFaster = 2.6;
 
@@ -29,7 +29,7 @@ class Probe {
     std::vector<std::int64_t> works;
     while (base::IntSize(works) < kBytes && spent_ < kWorkMax && !place_.set.empty()) {
       const auto choices = Choices(works.size());
-      if (choices.empty()) break;  // tokens alone go on
+      if (choices.empty()) break;  // only tokens can follow
       const Parser::Mark mark = parser_.mark();
       std::uint8_t best = choices.front();
       std::size_t most = 0;
@@ -57,7 +57,7 @@ class Probe {
     return parser_.work();
   }
 
-  // First bytes of the ranges that may come, another one first at each place.
+  // First bytes of the allowed ranges, starting with a different one at each place.
   std::vector<std::uint8_t> Choices(std::size_t turn) const {
     std::vector<std::uint8_t> found;
     for (const Item& item : parser_.items(place_.set))

@@ -1,5 +1,5 @@
-// Refuses grammars that have so many ways to read a text that masks would soon take too long: when
-// they are compiled, instead of in the middle of an answer.
+// Rejects grammars that have so many ways to parse a text that computing masks would soon take too
+// long: at compile time, instead of in the middle of an answer.
 #pragma once
 
 #include "engine/base/status.h"
@@ -7,9 +7,9 @@
 
 namespace thermocline::grammar {
 
-// Reads a text of which every byte is the one that leaves most ways to go on, and looks at how the
-// work of a byte grows. InvalidArgument: faster than the text. It is a probe, not a proof: what it
-// does not find, Parser::kWorkMax ends.
+// Parses a text in which every byte is the one that leaves the most ways to continue, and measures
+// how the work per byte grows. InvalidArgument if it grows faster than the length of the text. It
+// is a probe, not a proof: cases that it misses are stopped by Parser::kWorkMax.
 Status CheckAmbiguity(const Automaton& automaton);
 
 }  // namespace thermocline::grammar

@@ -9,7 +9,7 @@
 namespace thermocline::grammar {
 namespace {
 
-// Which states of which rules lead to an end; a rule derives something if its start does.
+// The states of all rules that lead to an end; a rule derives a text if its start does.
 class LiveStates {
  public:
   explicit LiveStates(const std::vector<Dfa>& rules) : rules_(rules) {
@@ -41,7 +41,7 @@ class LiveStates {
     for (bool changed = true; changed;) {
       RETURN_IF_ERROR(budget.CheckTime());
       changed = false;
-      // Backwards: ends come behind what leads to them.
+      // Backwards, because ends come after the states that lead to them.
       for (std::size_t i = live_[rule].size(); i-- > 0;) {
         if (live_[rule][i] || !Leads(rule, rules_[rule].states[i])) continue;
         live_[rule][i] = changed = any = true;
@@ -67,13 +67,13 @@ Dfa WithoutDead(const Dfa& dfa, std::size_t rule, const LiveStates& live) {
   return out;
 }
 
-// The states that the plain characters of JSON strings lead to from one state: none unless all of
-// them lead somewhere. U+0020 and above but for the quote and the backslash.
+// The states that the unescaped characters of JSON strings (U+0020 and above except the quote and
+// the backslash) lead to from one state; none unless every such character leads to a state.
 class PlainSteps {
  public:
   explicit PlainSteps(const Automaton& automaton) : automaton_(automaton) {}
 
-  // The states behind one character; false: a character is missing.
+  // Finds the states after one character; false: some character has no edge.
   bool From(int state, std::vector<int>& out) {
     out.clear();
     struct Lead {
@@ -96,7 +96,7 @@ class PlainSteps {
   }
 
  private:
-  // Moves at_ over every byte of a range; false: a byte leads nowhere.
+  // Moves at_ over every byte of a range; false: some byte has no edge.
   bool Over(int lo, int hi) {
     next_.clear();
     for (const int state : at_) {
@@ -122,7 +122,7 @@ class PlainSteps {
 Result<Automaton> Automaton::Create(const Grammar& grammar, Budget& budget) {
   ASSIGN_OR_RETURN(Grammar inlined, Inlined(grammar, budget));
   ASSIGN_OR_RETURN(const bool looped, LoopEnds(inlined, budget));
-  if (looped) {  // what enters itself no longer may be part of others
+  if (looped) {  // rules that are no longer recursive can be inlined now
     ASSIGN_OR_RETURN(inlined, Inlined(inlined, budget));
   }
   std::vector<Dfa> rules;
@@ -216,12 +216,12 @@ Status Automaton::FindFollow(const Budget& budget) {
   return OkStatus();
 }
 
-// The greatest depths that agree with each other: they begin at the most and fall.
+// The greatest consistent depths, by a fixed-point iteration that starts at the maximum.
 Status Automaton::FindPlainDepths(const Budget& budget) {
   const std::size_t count = flags_.size();
   plain_depth_.assign(count, 0);
   PlainSteps steps(*this);
-  std::vector<std::pair<int, std::vector<int>>> complete;  // states, and those behind a character
+  std::vector<std::pair<int, std::vector<int>>> complete;  // states, and those after a character
   std::vector<int> behind;
   for (std::size_t s = 0; s < count; ++s) {
     if (bytes(static_cast<int>(s)).empty() || !steps.From(static_cast<int>(s), behind)) continue;

@@ -1,8 +1,8 @@
-// A grammar as a pushdown automaton in flat arrays: what the parser runs on.
+// A grammar as a pushdown automaton in flat arrays, on which the parser runs.
 //
-// A state consumes bytes, or enters another rule and goes on behind it. Small rules and those used
-// once are part of the rules that use them, so that most states know what may follow; the others
-// are entered at run time.
+// A state consumes bytes, or enters another rule and continues after it. Small rules and rules used
+// once are inlined into the rules that use them, so that most states know the bytes that may
+// follow; the others are entered at run time.
 #pragma once
 
 #include <bitset>
@@ -17,10 +17,10 @@ namespace thermocline::grammar {
 
 using ByteSet = std::bitset<256>;
 
-// Immutable once made.
+// Immutable after construction.
 class Automaton {
  public:
-  // InvalidArgument: the grammar derives nothing, or as Budget::Check.
+  // InvalidArgument: the grammar derives no text, or as Budget::Check.
   static Result<Automaton> Create(const Grammar& grammar, Budget& budget);
 
   int num_states() const { return static_cast<int>(flags_.size()); }
@@ -33,12 +33,12 @@ class Automaton {
   bool accepting(int state) const { return (flags_[state] & kAccepting) != 0; }
   // True if the state consumes bytes or tokens itself.
   bool consumes(int state) const { return (flags_[state] & kConsumes) != 0; }
-  // True if nothing can follow in its rule.
+  // True if no edge leaves the state and its rule ends here.
   bool ends(int state) const { return flags_[state] == kAccepting; }
-  // Bytes that can come behind the rule of `state`, wherever it is used.
+  // Bytes that can come after the rule of `state`, in any place where it is used.
   const ByteSet& follow(int state) const { return follow_[rule_of_[state]]; }
-  // Every text of at most so many characters that a JSON string shows as they are can be consumed
-  // from here within the rule; at most kPlainDepthMax.
+  // The largest n for which every text of up to n characters that need no escape in a JSON string
+  // can be consumed from here within the rule; at most kPlainDepthMax.
   int plain_depth(int state) const { return plain_depth_[state]; }
   static constexpr int kPlainDepthMax = 32;
   std::size_t bytes_held() const;

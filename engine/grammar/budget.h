@@ -1,5 +1,5 @@
-// The budget for making one grammar: states, memory and time. Clients send grammars, and small ones
-// can ask for endless work.
+// The budget for compiling one grammar: states, memory and time. Clients send grammars, and small
+// ones can require unbounded work.
 #pragma once
 
 #include <time.h>
@@ -11,8 +11,8 @@
 
 namespace thermocline::grammar {
 
-// The budget of one thread: it counts processor time, so refusals do not depend on other work of
-// the machine.
+// The budget of one thread: it counts processor time, so that rejections do not depend on other
+// load on the machine.
 class Budget {
  public:
   Budget(std::size_t states_max, double seconds, std::size_t bytes_max)
@@ -21,8 +21,8 @@ class Budget {
         seconds_(seconds),
         begun_s_(ProcessorSeconds()) {}
 
-  // Asked while something of `states` states and `bytes`, which Hold does not know yet, grows.
-  // InvalidArgument: more than there may be, or the time is over.
+  // Called while a structure of `states` states and `bytes` bytes, not yet counted by Hold, grows.
+  // InvalidArgument: a limit is exceeded, or the time is used up.
   Status Check(std::size_t states, std::size_t bytes = 0) {
     if (states > states_max_)
       return base::InvalidArgument("the grammar is too large: it needs more than ", states_max_,
@@ -37,14 +37,13 @@ class Budget {
                                    "multiply)");
     return ++asked_ % 16 == 0 ? CheckTime() : OkStatus();
   }
-  // Asked in each round of what goes on until nothing changes.
-  // InvalidArgument: the time is over.
+  // Called in each round of a fixed-point iteration. InvalidArgument: the time is used up.
   Status CheckTime() const {
     if (!late()) return OkStatus();
     return base::InvalidArgument("the grammar takes longer than ", seconds_,
                                  " s to compile; make it smaller");
   }
-  // Counts what is held for longer than a step; Check says whether it is too much.
+  // Counts memory that is held for longer than a step; Check compares it with the limit.
   void Hold(std::size_t bytes) { held_ += bytes; }
   std::size_t held() const { return held_; }
   bool late() const { return ProcessorSeconds() - begun_s_ > seconds_; }

@@ -8,12 +8,12 @@
 namespace thermocline::grammar {
 namespace {
 
-// A state has a table if its walk may visit more nodes than this (some microseconds), and if
-// many bytes may come: where few may, what follows mostly ends the walk at once.
+// A state has a table if its walk may visit more nodes than this (some microseconds), and if many
+// bytes are allowed: with few allowed bytes, the next byte usually ends the walk at once.
 constexpr std::int64_t kShortWalk = 150;
 constexpr int kManyBytes = 16;
 
-// The trie to walk from a state: without tokens that are known to come.
+// The trie to walk from a state, without tokens known to be allowed.
 const VocabularyIndex::Slice* SliceOf(const Automaton& automaton, int state,
                                       const VocabularyIndex& vocabulary) {
   for (const VocabularyIndex::Slice& slice : vocabulary.slices())
@@ -21,7 +21,7 @@ const VocabularyIndex::Slice* SliceOf(const Automaton& automaton, int state,
   return nullptr;
 }
 
-// Nodes that a walk from `state` may visit; 0 if few bytes may come.
+// Nodes that a walk from `state` may visit; 0 if few bytes are allowed.
 std::int64_t WalkLength(const Automaton& automaton, int state, const VocabularyIndex& vocabulary) {
   const VocabularyIndex::Slice* slice = SliceOf(automaton, state, vocabulary);
   const TokenTrie& trie = slice != nullptr ? slice->rest : vocabulary.all();
@@ -33,13 +33,13 @@ std::int64_t WalkLength(const Automaton& automaton, int state, const VocabularyI
   return bytes >= kManyBytes ? count : 0;
 }
 
-// Sorts the tokens of a trie by what a state makes of them without knowing who entered its rule.
+// Classifies the tokens of a trie by their effect on a state whose rule has an unknown caller.
 class TableWalk {
  public:
   TableWalk(Parser& parser, const ByteSet& follow, int depth_max)
       : parser_(parser), follow_(follow), at_(static_cast<std::size_t>(depth_max) + 1) {}
 
-  // False: a token has too many ways to be read.
+  // False: a token has too many ways to be parsed.
   template <typename Accept>
   bool Run(Parser::Set start, std::span<const TrieNode> nodes, Accept accept,
            std::vector<int>& uncertain) {
@@ -113,7 +113,7 @@ CompiledGrammar::CompiledGrammar(Automaton automaton, const Params& params)
       bytes_held_(sizeof(*this) + automaton_.bytes_held() + table_of_.size() * sizeof(int)) {}
 
 void CompiledGrammar::MakeTables(std::size_t bytes_max, const Budget& budget) {
-  std::vector<std::pair<std::int64_t, int>> states;  // those with the longest walks first
+  std::vector<std::pair<std::int64_t, int>> states;  // the states with the longest walks first
   for (int state = 0; state < automaton_.num_states(); ++state) {
     const std::int64_t length = WalkLength(automaton_, state, *vocabulary_);
     if (length > kShortWalk) states.emplace_back(-length, state);
@@ -139,7 +139,7 @@ std::optional<CompiledGrammar::Table> CompiledGrammar::MakeTable(int state, Pars
   const VocabularyIndex& v = *vocabulary_;
   parser.BeginAt(automaton_, state);
   Parser::Set start = parser.start().set;
-  start.end = start.begin + 1;  // the state itself; what it enters has tables of its own
+  start.end = start.begin + 1;  // the state itself; states that it enters have their own tables
   if (parser.items(start)[0].state != state) return std::nullopt;
   Table table{.accepted = Bits(WordsFor(static_cast<std::size_t>(v.vocab_size()))),
               .uncertain = {}};

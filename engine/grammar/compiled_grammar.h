@@ -1,9 +1,10 @@
-// A grammar bound to a vocabulary: which tokens may come in each of its states.
+// A grammar bound to a vocabulary: the tokens that are allowed in each of its states.
 //
 // Most tokens that a state allows or forbids stay within its rule, whatever rules were entered
-// before: those are found once, for states from which many tokens begin, while the grammar is
-// compiled. The others, whose text goes on behind the rule's end, are walked with the real stack
-// when a mask is made. States from which few tokens begin have no such table: their walk is short.
+// before. For states with many possible tokens these are found once, while the grammar is compiled.
+// The other tokens, whose text continues after the rule's end, are walked with the real stack when
+// a mask is computed. States with few possible tokens have no such table, because their walk is
+// short.
 // Source: XGrammar (Dong et al. 2024), "context-independent tokens" and its context expansion by
 // the bytes that can follow; llguidance's slices (Moskal et al. 2025) for long runs of string
 // characters.
@@ -30,13 +31,13 @@ class CompiledGrammar {
     std::shared_ptr<const VocabularyIndex> vocabulary;
     std::shared_ptr<Counters> counters;  // or null
     std::size_t table_bytes_max = 32 << 20;
-    // Reserves `least` bytes of the memory for all grammars, and up to `wanted` as far as there is
-    // room. Empty: there is no limit.
+    // Reserves `least` bytes of the memory for all grammars, and up to `wanted` if there is space.
+    // Empty: there is no limit.
     std::function<Result<HeldBytes>(std::size_t least, std::size_t wanted)> take_room = {};
   };
-  // Tables are made until their memory or the budget's time is used up; masks are the same without
-  // them, and take longer. Errors as Automaton::Create, and of take_room; InvalidArgument: a token
-  // outside of the vocabulary.
+  // Tables are made until their memory or the budget's time is used up; without them masks are the
+  // same but take longer. Errors as Automaton::Create and take_room; InvalidArgument: a token
+  // outside the vocabulary.
   static Result<std::shared_ptr<const CompiledGrammar>> Create(const Grammar& grammar,
                                                                const Params& params,
                                                                Budget& budget);
@@ -46,10 +47,10 @@ class CompiledGrammar {
   Counters* counters() const { return counters_.get(); }
 
   struct Table {
-    Bits accepted;        // whatever comes behind the rule
-    TokenTrie uncertain;  // those that depend on it
+    Bits accepted;        // whatever follows the rule
+    TokenTrie uncertain;  // tokens that depend on the text after the rule
   };
-  // Null: the state has none.
+  // Null: the state has no table.
   const Table* table(int state) const {
     return table_of_[state] < 0 ? nullptr : &tables_[table_of_[state]];
   }
@@ -61,7 +62,7 @@ class CompiledGrammar {
   void MakeTables(std::size_t bytes_max, const Budget& budget);
   std::optional<Table> MakeTable(int state, Parser& parser) const;
 
-  HeldBytes room_;  // given back last
+  HeldBytes room_;  // released last
   const Automaton automaton_;
   const std::shared_ptr<const VocabularyIndex> vocabulary_;
   const std::shared_ptr<Counters> counters_;

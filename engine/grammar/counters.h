@@ -1,4 +1,4 @@
-// Counts events while masks are made. Thread-safe.
+// Counters of events while masks are computed. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Decimal numbers of any size, exactly: the bounds of JSON's numbers.
+// Exact decimal numbers of any size, for the bounds of JSON numbers.
 #pragma once
 
 #include <string>
@@ -17,14 +17,15 @@ struct Decimal {
   bool is_whole() const { return fraction.empty(); }
 };
 
-// Requires: a number. A double is taken as the shortest decimal that reads back as it.
+// Requires: a number. A double is converted to the shortest decimal that reads back as it.
 Decimal DecimalOf(const Json& number);
 
-// Below 0, 0 or above 0: how whole numbers without sign compare, and decimals with one.
+// Returns a value below 0, 0 or above 0: CompareWhole compares unsigned whole numbers, Compare
+// signed decimals.
 int CompareWhole(std::string_view a, std::string_view b);
 int Compare(const Decimal& a, const Decimal& b);
 
-// The next whole number without a sign, and the one before. Requires of OneLess: above 0.
+// The next unsigned whole number, and the one before. OneLess requires a number above 0.
 std::string OneMore(std::string whole);
 std::string OneLess(std::string whole);
 

@@ -39,7 +39,7 @@ class Subsets {
     marks_.resize(nfa.num_states());
   }
 
-  // Sets no more than `states_max`; false: there would be more.
+  // At most `states_max` sets; returns false if there would be more.
   Result<bool> Run(std::size_t states_max, Dfa& out) {
     ids_.clear();
     sets_.clear();
@@ -58,7 +58,7 @@ class Subsets {
     return true;
   }
 
-  // Every state as it is, without the edges that consume nothing.
+  // Keeps every state, but removes the edges that consume nothing.
   Status Flatten(Dfa& out) {
     ids_.clear();
     sets_.clear();
@@ -126,14 +126,14 @@ class Subsets {
     if (!closed && set.size() > 1) set = Closure(std::move(set), false);
     const auto [found, added] = ids_.emplace(std::move(set), static_cast<int>(sets_.size()));
     if (added) {
-      constexpr std::size_t kNodeBytes = 96;  // of a table and its entry
+      constexpr std::size_t kNodeBytes = 96;  // of a hash table's node and its entry
       budget_.Hold(kNodeBytes + found->first.capacity() * sizeof(int));
       sets_.push_back(&found->first);
     }
     return found->second;
   }
 
-  // A set may be as large as the automaton, and one state leads to hundreds.
+  // A set may be as large as the automaton, and one state may lead to hundreds.
   Status CheckSets() { return budget_.Check(sets_.size()); }
 
   Status Expand(const States& set, Dfa::State& state) {
@@ -187,14 +187,14 @@ class Subsets {
   std::vector<const States*> sets_;  // keys of ids_
 };
 
-// Returns the state that `byte` leads to from a deterministic one; -1: nowhere.
+// Returns the state that `byte` leads to from a deterministic state; -1: none.
 int Next(const Dfa::State& state, std::uint8_t byte) {
   for (const ByteEdge& edge : state.bytes)
     if (edge.lo <= byte && byte <= edge.hi) return edge.to;
   return -1;
 }
 
-// Pairs of states, where `b` may have ended: state -1.
+// Pairs of states; -1 for `b` means that it has no state left.
 Result<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget) {
   Dfa out;
   std::map<std::pair<int, int>, int> ids;

@@ -7,7 +7,7 @@
 namespace thermocline::grammar {
 namespace {
 
-// One rule's body, whose states come behind a start and an end of its own.
+// One rule's body, whose start and end are states of their own.
 class Body {
  public:
   Body(const Nfa& nfa, int rule) : nfa_(nfa), rule_(rule), in_(nfa.num_states()), out_(in_.size()) {
@@ -17,7 +17,7 @@ class Body {
     }
   }
 
-  // Returns whether the rule begins or ends with itself somewhere, or is a power of itself.
+  // Returns true if the rule begins or ends with itself somewhere, or is a power of itself.
   bool Find() {
     first_ = Only(Nfa::kStart, /*forwards=*/true, /*through_self=*/false);
     last_ = Only(Nfa::kFinal, /*forwards=*/false, /*through_self=*/false);
@@ -58,8 +58,8 @@ class Body {
     return edge.kind == Edge::Kind::kEmpty || (through_self && IsSelf(edge));
   }
 
-  // States with nothing between them and `end`, whichever way a text takes, but empty edges and,
-  // `through_self`, the rule itself.
+  // States between which and `end` every path has only empty edges and, with `through_self`, edges
+  // of the rule itself.
   std::vector<bool> Only(int end, bool forwards, bool through_self) const {
     std::vector<bool> only(in_.size());
     std::vector<int> open{end};
@@ -90,12 +90,13 @@ class Body {
     return only;
   }
 
-  // Part of texts that are several of the rule one behind the other, and of no others.
+  // True if the edge is part only of texts that consist of several texts of the rule in sequence.
   bool IsPower(const Edge& edge) const {
     return IsSelf(edge) && powers_in_[edge.from] && powers_out_[edge.to];
   }
 
-  // Returns whether the rule also derives two of itself in a row. Then it derives any number.
+  // Returns true if the rule also derives a sequence of two of its own texts, and therefore of any
+  // number.
   bool HasSquare() const {
     std::vector<bool> seen(3 * in_.size());  // by state and the number of the rule before it
     std::vector<std::pair<int, int>> open{{Nfa::kStart, 0}};
@@ -116,7 +117,8 @@ class Body {
   const Nfa& nfa_;
   const int rule_;
   std::vector<std::vector<const Edge*>> in_, out_;  // by state
-  // States before which, behind which nothing of a text comes, or the rule itself alone.
+  // States with nothing before them (first_, powers_in_) or after them (last_, powers_out_); for
+  // powers, the rule itself may be there.
   std::vector<bool> first_, last_, powers_in_, powers_out_;
 };
 

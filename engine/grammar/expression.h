@@ -17,7 +17,7 @@ struct Expression {
   Kind kind = Kind::kNothing;
   std::string text = {};                 // kText: bytes
   CodePointSet set = {};                 // kSet
-  std::vector<Expression> parts = {};    // kSequence, kChoice; the one of kRepeat
+  std::vector<Expression> parts = {};    // kSequence, kChoice; the repeated part of kRepeat
   int min = 0, max = kNoMax;             // kRepeat
   Edge::Kind edge = Edge::Kind::kEmpty;  // kEdge: of a rule, a token, or an end of the text
   int value = -1;                        // kEdge
@@ -28,7 +28,7 @@ inline constexpr int kRepeatMax = 10'000;
 Expression TextOf(std::string text);
 Expression SetOf(CodePointSet set);
 Expression EdgeOf(Edge::Kind kind, int value = -1);
-// One of no parts is kNothing; of one part that part.
+// Without parts the result is kNothing; with one part it is that part.
 Expression SequenceOf(std::vector<Expression> parts);
 Expression ChoiceOf(std::vector<Expression> parts);
 Expression RepeatOf(Expression part, int min, int max);

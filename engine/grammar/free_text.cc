@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kNoNode = -1;
 
-// The stops as a trie whose every node knows where each byte leads.
+// The stops as a trie in which every node has a transition for each byte.
 class StopTrie {
  public:
   StopTrie() { AddNode(); }
@@ -26,7 +26,7 @@ class StopTrie {
     stop_[node] = true;
   }
 
-  // If no stop goes on, the longest end of the read text that begins a stop does.
+  // If no stop continues, goes to the longest suffix of the text so far that begins a stop.
   void LinkFailures() {
     std::vector<int> failure(next_.size(), 0), order;
     for (int& to : next_[0]) {
@@ -52,7 +52,7 @@ class StopTrie {
     }
   }
 
-  // If no stop goes on, none can come any more.
+  // If no stop continues, none can occur any more.
   void LinkToAnything() {
     const int anything = AddNode();
     for (auto& node : next_)
@@ -60,7 +60,7 @@ class StopTrie {
         if (to == kNoNode) to = anything;
   }
 
-  // Without the nodes where a stop is whole.
+  // Leaves out the nodes where a stop is complete.
   Dfa ToDfa() const {
     Dfa out;
     out.states.resize(next_.size());

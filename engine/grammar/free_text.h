@@ -1,4 +1,4 @@
-// Text that may be anything but for what ends it.
+// Free text, limited only by strings that end it.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace thermocline::grammar {
 
-// Every text of bytes that contains none of `stops`; `at_start`: that begins with none of them. A
-// begun stop is part of the text. Errors as Budget::Check; InvalidArgument: an empty stop.
+// All texts of bytes that contain none of `stops`; with `at_start`, that begin with none of them.
+// An incomplete stop is part of the text. Errors as Budget::Check; InvalidArgument: an empty stop.
 // Source: Aho and Corasick 1975.
 Result<Dfa> TextWithout(const std::vector<std::string>& stops, bool at_start, Budget& budget);
 

@@ -64,7 +64,7 @@ class GbnfParser {
     return found->second;
   }
 
-  // Takes the rules of a part in; false: there is no part of that name.
+  // Adds the rules of a part; false: there is no part of that name.
   Result<bool> AddPart(const std::string& name) {
     auto part = names_.find_part ? names_.find_part(name) : std::nullopt;
     if (!part.has_value()) return false;
@@ -80,7 +80,7 @@ class GbnfParser {
     return true;
   }
 
-  // `body` with the rules it calls counted from `first` on.
+  // `body` with the indices of called rules increased by `first`.
   static Nfa Renumbered(const Nfa& body, int first) {
     Nfa out;
     while (out.num_states() < body.num_states()) out.AddState();
@@ -100,7 +100,7 @@ class GbnfParser {
     ASSIGN_OR_RETURN(const Expression body, ParseChoice(0));
     Nfa nfa;
     RETURN_IF_ERROR(Emit(body, Nfa::kStart, nfa, Nfa::kFinal, budget_));
-    const int rule = RuleOf(name);  // adds rules: no reference into them is held
+    const int rule = RuleOf(name);  // may add rules, so no reference into them is held
     budget_.Hold(nfa.bytes_held());
     grammar_.rules[rule].body = std::move(nfa);
     if (!in_.done() && in_.Peek() != '\n') return in_.Fail("a new line or the end is expected");
@@ -232,7 +232,7 @@ class GbnfParser {
     return SetOf(negated ? Complement(set) : Normalized(std::move(set)));
   }
 
-  // Behind '!' of one that is negated.
+  // Called after the '!' of a negated token.
   Result<Expression> ParseToken() {
     const bool negated = in_.at() > 0 && Before() == '!';
     const std::size_t begin = in_.at();

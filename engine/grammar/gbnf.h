@@ -1,11 +1,11 @@
 // GBNF, the notation of llama.cpp's grammars.
 //
-//   root  ::= "yes" | "no" ws          alternatives; the first rule that counts is `root`
+//   root  ::= "yes" | "no" ws          alternatives; the start rule is `root`
 //   ws    ::= [ \t\n]*                 classes, negated ones, `.` for any character
 //   item  ::= (a b)? c+ d{2,4}         groups; ? * + {m} {m,} {m,n}
 //   think ::= <think> <[1000]> !<end>  a token by its text or its id; any token but one
 // Escapes: \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH. Comments from # to the line's end. A
-// rule goes on behind a line's end within ( ) and behind |. Left recursion is understood.
+// rule continues on the next line within ( ) and after |. Left recursion is supported.
 // Source: the syntax as llama.cpp documents it (grammars/README.md).
 #pragma once
 
@@ -18,11 +18,11 @@
 
 namespace thermocline::grammar {
 
-// The names that a grammar's text may refer to.
+// The tokens and rules that a grammar's text may refer to.
 struct GbnfNames {
-  // The id of a token's text, -1 if no token is written so.
+  // The id of a token's text, -1 if no token has that text.
   std::function<int(const std::string&)> find_token;
-  // The grammar behind a rule that the text does not define; nothing: there is none. May be empty.
+  // The grammar of a rule that the text does not define; nullopt: there is none. May be empty.
   std::function<std::optional<Result<Grammar>>(const std::string&)> find_part = {};
 };
 

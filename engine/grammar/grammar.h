@@ -1,4 +1,4 @@
-// A context-free grammar over bytes and tokens: what every front end makes.
+// A context-free grammar over bytes and tokens, the output of every front end.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Grammar {
   std::vector<Rule> rules;
   int root = 0;
 
-  // A rule to be filled in. References to earlier rules do not survive it.
+  // Adds an empty rule and returns its index. Invalidates references to earlier rules.
   int AddRule(std::string name) {
     rules.push_back({std::move(name)});
     return static_cast<int>(rules.size()) - 1;

@@ -19,7 +19,8 @@ namespace thermocline::grammar {
 namespace {
 
 constexpr std::size_t kTrimBytes = 8 << 20;
-// Divisors of the memory for compiled grammars: for the tables of one, and for a small one.
+// Divisors of the memory for compiled grammars: the share for one grammar's tables, and the size up
+// to which a grammar is small.
 constexpr std::int64_t kTablesShare = 4, kSmallShare = 64;
 
 void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
@@ -50,8 +51,8 @@ std::size_t BytesOf(const GrammarSpec& spec) {
   return bytes;
 }
 
-// The most bytes of the trees that texts are parsed into: a value of JSON has two bytes and more, a
-// part of an expression one.
+// Upper bound on the bytes of the trees that texts are parsed into: a JSON value has at least two
+// bytes of text, a part of an expression one.
 std::size_t ParsedBytesOf(const GrammarSpec& spec) {
   const bool json = spec.kind == GrammarSpec::Kind::kJsonSchema;
   std::size_t bytes = spec.text.size() * (json ? sizeof(Json) / 2 : sizeof(Expression));
@@ -71,7 +72,7 @@ Result<Grammar> GrammarOfFreeText(const GrammarPart& part, Budget& budget) {
   return out;
 }
 
-// The strings that a schema allows, as they are.
+// The strings that a schema allows, as plain text.
 Result<Grammar> GrammarOfBareText(const GrammarPart& part, Budget& budget) {
   const BareForm form{.stops = part.stops, .except = part.except, .quote = part.quote};
   ASSIGN_OR_RETURN(const Json schema, base::ParseJson(part.spec->text));
@@ -135,7 +136,7 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
   };
   auto compiled = compile();
   if (budget.held() > kTrimBytes)
-    ::malloc_trim(0);  // else the heap keeps it for as long as it likes
+    ::malloc_trim(0);  // otherwise the heap keeps the memory indefinitely
   {
     const base::MutexLock lock(mutex_);
     ++(compiled.ok() ? stats_.compiled : stats_.refused);
@@ -213,7 +214,7 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::Find(const std::string& 
 Result<HeldBytes> GrammarCompiler::TakeRoom(std::size_t least, std::size_t wanted) {
   std::list<Entry> dropped;  // freed without the lock
   const base::MutexLock lock(mutex_);
-  // Large ones share a half, so that they do not shut out what most clients send.
+  // Large grammars share one half, so that they do not displace the small ones of most clients.
   const std::int64_t all = limits_.compiled_bytes_max();
   const auto size = static_cast<std::int64_t>(least);
   const std::int64_t most = size > all / kSmallShare ? all / 2 : all;
@@ -226,7 +227,7 @@ Result<HeldBytes> GrammarCompiler::TakeRoom(std::size_t least, std::size_t wante
                most < all ? "large grammars" : "grammars",
                " may use (grammar.memory_mib, memory.budget_bytes); try again later")
         .WithReason(Reason::kGrammarMemory);
-  // Tables leave half of the rest to the next one.
+  // Tables leave half of the rest to the next grammar.
   const auto tables = std::min(wanted - least, static_cast<std::size_t>(free - size) / 2);
   return HeldBytes(held_, least + tables);
 }
@@ -246,7 +247,7 @@ std::int64_t GrammarCompiler::DropUnused(std::int64_t held_max, std::list<Entry>
 void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const CompiledGrammar> grammar) {
   std::list<Entry> dropped;  // freed without the lock
   const base::MutexLock lock(mutex_);
-  if (by_key_.contains(key)) return;  // two asked at once
+  if (by_key_.contains(key)) return;  // two requests at once
   const auto key_bytes = static_cast<std::int64_t>(key.size());
   const std::int64_t held = DropUnused(limits_.compiled_bytes_max() / 4 * 3 - key_bytes, dropped);
   if (held + key_bytes > limits_.compiled_bytes_max()) return;

@@ -1,5 +1,5 @@
-// Bytes of the compiled grammars that exist, kept or used by an answer, so that all of them stay
-// within a limit.
+// Counts the bytes of all existing compiled grammars, cached or used by an answer, so that they
+// stay within a limit.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace thermocline::grammar {
 
-// A share of the total, for as long as it lives. The total is thread-safe.
+// A share of the total while it lives. The total is thread-safe.
 class HeldBytes {
  public:
   using Total = std::atomic<std::int64_t>;
@@ -30,7 +30,7 @@ class HeldBytes {
   ~HeldBytes() { Add(-static_cast<std::int64_t>(bytes_)); }
 
   std::size_t bytes() const { return bytes_; }
-  // Gives back what is more than `bytes`.
+  // Releases the part above `bytes`.
   void ShrinkTo(std::size_t bytes) {
     if (bytes >= bytes_) return;
     Add(-static_cast<std::int64_t>(bytes_ - bytes));

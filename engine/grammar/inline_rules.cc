@@ -43,8 +43,8 @@ class Inliner {
  private:
   enum class Mark : char { kNew, kOpen, kDone };
 
-  // Rules in the order in which those they enter come first; those that enter one that is still
-  // open are recursive. Without recursion of ours: grammars may be deep.
+  // Sorts rules after the rules they enter; a rule that enters one still open is recursive.
+  // Iterative, because grammars may be deep.
   void FindRecursive() {
     struct Frame {
       int rule;

@@ -1,4 +1,4 @@
-// Rules put in place of the edges that enter them.
+// Inlining of rules in place of the edges that enter them.
 #pragma once
 
 #include "engine/grammar/budget.h"
@@ -6,8 +6,8 @@
 
 namespace thermocline::grammar {
 
-// Puts small rules, and those used once, where they are used, and leaves out what the root does not
-// reach. The root becomes rule 0. Recursive rules stay. Errors as Budget::Check.
+// Inlines small rules and rules used once, and drops rules that the root does not reach. The root
+// becomes rule 0. Recursive rules stay. Errors as Budget::Check.
 Result<Grammar> Inlined(const Grammar& grammar, Budget& budget);
 
 }  // namespace thermocline::grammar

@@ -10,7 +10,7 @@ constexpr std::int64_t kMultipleMax = 2000;
 
 std::uint8_t Digit(int value) { return static_cast<std::uint8_t>('0' + value); }
 
-// Numbers of the same length from `lo` to `hi`, both of its digits.
+// Numbers from `lo` to `hi`, both inclusive and of the same number of digits.
 void AddDigits(int from, std::string_view lo, std::string_view hi, Nfa& nfa, int to) {
   if (lo.empty()) return nfa.Link(from, to);
   const auto byte = [](char c) { return static_cast<std::uint8_t>(c); };
@@ -29,7 +29,7 @@ void AddDigits(int from, std::string_view lo, std::string_view hi, Nfa& nfa, int
 }
 
 // Whole numbers from `lo` to `hi` without a sign and without leading zeros; none if lo > hi.
-// Without `hi`: those of kWholeDigits, or of one digit more than `lo` has.
+// Without `hi`: up to kWholeDigits digits, or one digit more than `lo` has.
 void AddWhole(int from, const std::string& lo, const std::optional<std::string>& hi, Nfa& nfa,
               int to) {
   const std::size_t most =
@@ -42,7 +42,7 @@ void AddWhole(int from, const std::string& lo, const std::optional<std::string>&
   }
 }
 
-// Decimal digits whose number divides by `by`, without a sign.
+// Digits of unsigned multiples of `by`.
 Dfa Multiples(std::int64_t by) {
   Dfa out;
   out.states.resize(static_cast<std::size_t>(by) + 1);  // 0: no digit yet; 1 + remainder
@@ -56,8 +56,8 @@ Dfa Multiples(std::int64_t by) {
   return out;
 }
 
-// The text behind the digits before the point: nothing, or a point and digits, whose value compares
-// with that of `digits` (without zeros at the end).
+// The text after the digits before the point: empty, or a point and digits, whose value compares as
+// `than` with that of `digits` (without trailing zeros).
 enum class Than { kNotLess, kMore, kNotMore, kLess };
 Nfa Fraction(std::string_view digits, Than than) {
   const bool more = than == Than::kNotLess || than == Than::kMore;
@@ -74,7 +74,7 @@ Nfa Fraction(std::string_view digits, Than than) {
     const auto at = static_cast<std::uint8_t>(digit);
     if (more && at < '9') nfa.AddByte(tight, static_cast<std::uint8_t>(at + 1), '9', free);
     if (!more && at > '0') nfa.AddByte(tight, '0', static_cast<std::uint8_t>(at - 1), free);
-    if (!more && !first) nfa.Link(tight, Nfa::kFinal);  // what is left of the digits is not zero
+    if (!more && !first) nfa.Link(tight, Nfa::kFinal);  // the remaining digits are not zero
     const int next = nfa.AddState();
     nfa.AddByte(tight, at, at, next);
     tight = next;
@@ -105,9 +105,9 @@ Nfa AnyFraction() {
   return nfa;
 }
 
-// A magnitude that numbers are compared with.
+// A bound on magnitudes.
 struct Limit {
-  Decimal value = {};  // its sign does not count
+  Decimal value = {};  // its sign is ignored
   bool strict = false;
 };
 
@@ -157,7 +157,7 @@ bool Contradicts(const NumberBounds& bounds) {
 
 Status NoNumber() { return base::InvalidArgument("no number lies within these bounds"); }
 
-// Digits between two states that also divide by `by`.
+// Digits from `lo` to `hi` that are also multiples of `by`.
 Status AddMultiples(const std::string& lo, const std::optional<std::string>& hi, std::int64_t by,
                     int from, Nfa& nfa, int to, Budget& budget) {
   if (by <= 1) {
@@ -177,7 +177,7 @@ std::string WholeFrom(const NumberBound& bound) {
   const bool up = !bound.value.is_whole() || bound.strict;
   return up ? OneMore(bound.value.whole) : bound.value.whole;
 }
-// The greatest that is not above it; nothing: there is none.
+// The greatest that is not above it; nullopt: there is none.
 std::optional<std::string> WholeTo(const NumberBound& bound) {
   const bool down = bound.value.is_whole() && bound.strict;
   if (down && bound.value.whole == "0") return std::nullopt;
@@ -201,7 +201,7 @@ WholeRange RangeOf(std::string lo, const std::optional<NumberBound>& to) {
   return out;
 }
 
-// Numbers from zero on, and those below it, by their magnitudes.
+// The ranges of magnitudes of numbers from zero up, and of negative numbers.
 WholeRange NotNegative(const NumberBounds& b) {
   if (b.max.has_value() && b.max->value.negative) return {.lo = "0", .none = true};
   const bool above = b.min.has_value() && !b.min->value.negative;
@@ -217,7 +217,7 @@ WholeRange Negative(const NumberBounds& b) {
 
 Limit LimitOf(const NumberBound& bound) { return {.value = bound.value, .strict = bound.strict}; }
 
-// "e", a sign and up to so many digits, or nothing.
+// "e", a sign and up to `digits` digits, or nothing.
 void AddExponent(int digits, int from, Nfa& nfa, int to) {
   const int e = nfa.AddState(), sign = nfa.AddState();
   nfa.AddByte(from, 'e', 'e', e);
@@ -260,12 +260,13 @@ Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget&
   if (bounds.multiple_of != 0) return AddInteger(bounds, from, nfa, to, budget);
   if (Contradicts(bounds)) return NoNumber();
   const auto &min = bounds.min, &max = bounds.max;
-  // A bound of zero says no more than the sign, which an exponent does not change.
+  // A bound of zero constrains only the sign, which an exponent does not change.
   const bool sign_alone = (!min.has_value() || IsZero(*min)) && (!max.has_value() || IsZero(*max));
   const bool exponent = sign_alone && !(min.has_value() && max.has_value());
   const int whole = nfa.AddState();
   if (exponent) {
-    // The exponent has two digits where a number that readers round to zero would lie outside.
+    // The exponent has two digits if a number that readers round to zero would be outside the
+    // bounds.
     const bool strict = (min.has_value() && min->strict) || (max.has_value() && max->strict);
     AddExponent(strict ? 2 : 3, whole, nfa, to);
   } else {
@@ -276,7 +277,7 @@ Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget&
     nfa.AddByte(from, '-', '-', minus);
     const bool below = max.has_value() && max->value.negative;
     const bool below_zero = max.has_value() && max->strict && IsZero(*max);
-    const Limit lo = below ? LimitOf(*max) : Limit{.strict = below_zero};  // else -0 is 0
+    const Limit lo = below ? LimitOf(*max) : Limit{.strict = below_zero};  // otherwise -0 is 0
     const auto hi = min.has_value() ? std::optional(LimitOf(*min)) : std::nullopt;
     RETURN_IF_ERROR(AddMagnitude(lo, hi, minus, nfa, whole, budget));
   }

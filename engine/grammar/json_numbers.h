@@ -1,4 +1,4 @@
-// JSON's numbers within bounds, as states.
+// JSON numbers within bounds, as states.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace thermocline::grammar {
 
-// Digits before the point and behind it, at most, where no bound needs more: numbers have an end.
-// What programs write is shorter: 64-bit integers have 20 digits, and doubles up to 17 significant
-// ones behind some zeros.
+// Maximum digits before and after the point, unless a bound needs more, so that numbers end.
+// Programs write shorter ones: 64-bit integers have 20 digits, and doubles up to 17 significant
+// digits after some zeros.
 inline constexpr int kWholeDigits = 40, kFractionDigits = 40;
 
 struct NumberBound {
   Decimal value = {};
-  bool strict = false;  // the value itself is outside
+  bool strict = false;  // the value itself is excluded
 };
 
 struct NumberBounds {
@@ -25,9 +25,9 @@ struct NumberBounds {
   std::int64_t multiple_of = 0;  // 0 = any
 };
 
-// Adds the numbers within `bounds` between two states. InvalidArgument: there is none;
-// Unimplemented: a multiple that is too large; or as Budget::Check. Numbers may have an exponent
-// where their sign alone is bounded.
+// Adds the numbers within `bounds` between two states. InvalidArgument: no number is within the
+// bounds; Unimplemented: the multiple is too large; or as Budget::Check. Numbers may have an
+// exponent if only their sign is bounded.
 Status AddInteger(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget& budget);
 Status AddNumber(const NumberBounds& bounds, int from, Nfa& nfa, int to, Budget& budget);
 

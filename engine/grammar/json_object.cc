@@ -22,13 +22,13 @@ class ObjectBuilder {
     RETURN_IF_ERROR(FindNamed());
     RETURN_IF_ERROR(FindOthers());
     RETURN_IF_ERROR(CheckCounts());
-    // Places are told apart by the properties that came, as far as they count.
+    // States are distinguished by the number of properties so far, if it matters.
     counted_ = s_.max_properties >= 0 || s_.min_properties > NamedRequired();
     const int open = nfa_.AddState(), begin = nfa_.AddState(), close = nfa_.AddState();
     nfa_.AddByte(from, '{', '{', open);
     nfa_.Call(open, rules_.Space(), begin);
     nfa_.AddByte(close, '}', '}', to);
-    // By how many came before: at[0] none yet, at[1] one, or, where they do not count, some.
+    // By the number of properties so far: at[0] none, at[1] one or, if they are not counted, some.
     std::vector<int> at{begin};
     for (const Named& each : named_) RETURN_IF_ERROR(AddNamed(each, at));
     RETURN_IF_ERROR(AddOthers(at));
@@ -149,7 +149,7 @@ class ObjectBuilder {
     return Accepts(content, name);
   }
 
-  // Keys that no property has: of each pattern, and of none.
+  // Keys of no named property: by pattern, and those that match no pattern.
   Status FindOthers() {
     std::vector<std::string> taken;
     for (const auto& [name, schema] : s_.properties) taken.push_back(name);
@@ -185,7 +185,7 @@ class ObjectBuilder {
     if (s_.min_properties > kCountedMax || s_.max_properties > kCountedMax)
       return base::Unimplemented("minProperties and maxProperties above ", kCountedMax,
                                  " are not supported");
-    // A key that comes twice is one property.
+    // A duplicate key counts as one property.
     if (s_.min_properties > std::max<std::int64_t>(1, NamedRequired()) && !others_.empty())
       return base::Unimplemented(
           "the schema's 'minProperties' ", s_.min_properties,
@@ -193,7 +193,7 @@ class ObjectBuilder {
     return OkStatus();
   }
 
-  // `at` grows with the properties that may have come.
+  // `at` grows with the number of properties.
   int Behind(std::vector<int>& next, std::size_t came) {
     const std::size_t slot = counted_ ? came : std::min<std::size_t>(came, 1);
     if (s_.max_properties >= 0 && static_cast<std::int64_t>(came) > s_.max_properties) return -1;
@@ -253,7 +253,7 @@ class ObjectBuilder {
     for (std::size_t came = 0; came < at.size() || (counted_ && came < limit); ++came) {
       RETURN_IF_ERROR(rules_.budget().Check(static_cast<std::size_t>(nfa_.num_states())));
       if (came >= at.size() || at[came] < 0) continue;
-      // Properties that are not counted loop; counted ones stop at the maximum.
+      // Uncounted properties loop; counted ones stop at the maximum.
       const bool round =
           (!counted_ && came > 0) || (s_.max_properties < 0 && came >= limit && came > 0);
       const int to = round ? at[came] : Behind(at, came + 1);

@@ -6,7 +6,7 @@
 
 namespace thermocline::grammar {
 
-// The rules that values and the text between them have.
+// Supplies the rules for values and for the text between them.
 class ValueRules {
  public:
   virtual ~ValueRules() = default;

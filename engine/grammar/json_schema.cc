@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kItemsMax = 10'000;  // of minItems and maxItems
 constexpr int kCountedCharsMax = 256;
-// Bytes of JSON in memory for each byte of its text: a list of single digits takes most.
+// Bytes of JSON in memory per byte of its text; a list of single digits takes most.
 constexpr std::size_t kJsonBytesOfByte = sizeof(Json) / 2;
 
 StringBounds StringBoundsOf(const MergedSchema& s) {
@@ -32,7 +32,7 @@ class SchemaGrammar final : public ValueRules {
 
   Result<Grammar> Run() {
     ASSIGN_OR_RETURN(out_.root, RuleOf(root_));
-    // A schema may be as deep as it likes: what it needs is made one after the other.
+    // A schema may be arbitrarily deep, so the rules it needs are built iteratively.
     for (std::size_t i = 0; i < wanted_.size(); ++i) {
       Nfa body;
       const Wanted wanted = std::move(wanted_[i]);
@@ -106,14 +106,14 @@ class SchemaGrammar final : public ValueRules {
   }
 
   Status Build(const MergedSchema& s, Nfa& nfa) {
-    if (s.never) return OkStatus();  // nothing leads to the end
+    if (s.never) return OkStatus();  // no path leads to the end
     if (!s.choices.empty()) return BuildChoice(s, nfa);
     if (s.has_enum) return BuildEnum(s, nfa);
     for (const std::string& type : TypesOf(s)) RETURN_IF_ERROR(BuildType(s, type, nfa));
     return OkStatus();
   }
 
-  // Every alternative of the first choice, with all else that holds.
+  // Every alternative of the first choice, merged with all other keywords.
   Status BuildChoice(const MergedSchema& s, Nfa& nfa) {
     MergedSchema rest = s;
     const MergedSchema::Choice choice = rest.choices.front();

@@ -15,7 +15,7 @@ constexpr char kLeapYear[] =
 constexpr char kDays[] =
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))";
-// A leap second is one of UTC's last minute of a day, which is not looked for in other zones.
+// A leap second occurs in the last minute of a UTC day; other time zones are not supported.
 constexpr char kTime[] =
     "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,18})?"
     "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|23:59:60(?:\\.[0-9]{1,18})?(?:[Zz]|[+-]00:00))";
@@ -41,8 +41,8 @@ std::string Ipv6() {
   return out;
 }
 
-// Source: RFC 3986. Its parts have an end here, which small models would not find: more characters
-// than what programs write has.
+// Source: RFC 3986. Its parts are bounded, because small models would not end them: at more
+// characters than programs write.
 std::string Uri(bool relative) {
   const std::string plain = "A-Za-z0-9._~!$&'()*+,;=", escape = "%[0-9A-Fa-f][0-9A-Fa-f]";
   const auto some = [&](const char* more, const char* count) {
@@ -99,7 +99,7 @@ Nfa Lengths(std::int64_t min, std::int64_t max) {
   return nfa;
 }
 
-// The spelling of a byte that a JSON string does not show as it is.
+// The escape of a byte that a JSON string must escape.
 std::string EscapeOf(std::uint8_t byte) {
   static constexpr std::pair<char, char> kShort[] = {
       {'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
@@ -109,8 +109,8 @@ std::string EscapeOf(std::uint8_t byte) {
   return std::string("\\u00") + kHex[byte >> 4] + kHex[byte & 15];
 }
 
-// One character as JSON strings spell it; those that are counted without \uHHHH, which would make
-// many states of each.
+// One character as JSON strings spell it; counted characters are without \uHHHH, which would add
+// many states to each.
 void AddCharacter(int from, bool counted, Nfa& nfa, int to) {
   nfa.AddSet(from, {{0x20, '!'}, {'#', '['}, {']', kCodePointMax}}, to);
   const int escape = nfa.AddState();
@@ -130,7 +130,7 @@ void AddCharacter(int from, bool counted, Nfa& nfa, int to) {
       at = next;
     }
   };
-  // \uHHHH: no surrogate, or two that make a pair.
+  // \uHHHH: not a surrogate, or two that form a pair.
   const int u = nfa.AddState(), other = nfa.AddState(), d = nfa.AddState(), high = nfa.AddState();
   nfa.AddByte(escape, 'u', 'u', u);
   hex(u, "0123456789abcefABCEF", other);
@@ -301,8 +301,8 @@ void AddCountedString(int min, int max, int from, Nfa& nfa, int to) {
 void MakeBlock(Nfa& nfa) { AddCharacters(kBlockChars, kBlockChars, Nfa::kStart, nfa, Nfa::kFinal); }
 void MakeRest(Nfa& nfa) { AddCharacters(0, kBlockChars - 1, Nfa::kStart, nfa, Nfa::kFinal); }
 
-// The least number in whole blocks and single characters; then whole blocks, and what is less than
-// one, which are read side by side.
+// The minimum as whole blocks and single characters; then whole blocks, in parallel with a shorter
+// rest.
 void AddLongString(std::int64_t min, std::int64_t max, const BlockRules& rules, int from, Nfa& nfa,
                    int to) {
   const int open = nfa.AddState(), close = nfa.AddState();

@@ -77,8 +77,8 @@ bool Matcher::MakeMask(std::int64_t slice) {
   return mask_valid_;
 }
 
-// Allows what needs no walk, and begins the walk of the items that have no table: they are copied
-// to the array's end and walked together.
+// Allows the tokens that need no walk, and begins the walk of the items without a table: they are
+// copied to the array's end and walked together.
 void Matcher::BeginMask() {
   const Position here = history_.back();
   const VocabularyIndex& v = grammar_->vocabulary();
@@ -152,7 +152,7 @@ void Matcher::BeginWalk(Parser::Set set, std::span<const TrieNode> nodes) {
   depths_[0] = {set, parser_.mark()};
 }
 
-// Allows the tokens of the trie that can be read, until so much work is done.
+// Allows the tokens of the trie that can be parsed, until the work limit is reached.
 Matcher::Pace Matcher::Walk(std::int64_t work_max) {
   for (std::size_t& i = walked_to_; i < walked_.size();) {
     if (parser_.work() > work_max) return Pace::kPaused;
@@ -198,7 +198,7 @@ void Matcher::Accept(int token) {
   }
   if (!v.bytes(token).empty()) next = BehindBytes(from, v.bytes(token));
   const Parser::Place named = parser_.StepToken(from.place.set, token);
-  // The two sets lie one behind the other.
+  // The two sets are adjacent.
   next.place.set.end = named.set.end;
   next.place.complete = next.place.complete || named.complete;
   next.mark = parser_.mark();
@@ -246,7 +246,7 @@ int Matcher::Forced(std::span<int> out) {
     std::ptrdiff_t node = -1;
     int longest = -1;
     std::size_t end = at;
-    bool goes_on = false;  // a longer token begins so, whose text is not forced
+    bool goes_on = false;  // a longer token, with text beyond the forced one, begins with this
     for (std::size_t i = at; i < count; ++i) {
       node = Child(nodes, node, static_cast<std::uint8_t>(bytes[i]));
       if (node < 0) break;
@@ -257,7 +257,7 @@ int Matcher::Forced(std::span<int> out) {
       }
       goes_on = i + 1 == count && found.next > static_cast<std::uint32_t>(node) + 1;
     }
-    // The sampled token may well be that longer one.
+    // Sampling may choose that longer token.
     if (longest < 0 || goes_on) break;
     out[static_cast<std::size_t>(tokens++)] = longest;
     at = end;

@@ -1,4 +1,5 @@
-// One sequence under a grammar: which tokens may come next, token by token, and back again.
+// The state of one sequence in a grammar: the tokens allowed next, advanced token by token, with
+// undo.
 #pragma once
 
 #include <memory>
@@ -9,41 +10,42 @@
 
 namespace thermocline::grammar {
 
-// One thread at a time. It has the memory that an answer of usual shape needs from the start;
-// deeper or more ambiguous ones grow it.
+// One thread at a time. Memory for answers of usual shape is allocated at the start; deeper or more
+// ambiguous ones grow it.
 class Matcher {
  public:
-  // `tokens_max`: of a sequence.
+  // `tokens_max`: maximum tokens of a sequence.
   explicit Matcher(int tokens_max, int vocab_size = 0);
   static std::size_t Bytes(int vocab_size, int tokens_max);  // of its buffers
 
-  // Null: everything may come.
+  // Null: every token is allowed.
   void Begin(std::shared_ptr<const CompiledGrammar> grammar);
   bool on() const { return grammar_ != nullptr; }
 
-  // Below: Requires on().
-  // The tokens that may come, a bit each; the tokens that end an answer where the text may end.
-  // Valid until Accept or Retract. Empty: none may (the text is over, or no token spells what is
-  // left), or the token before was not allowed.
+  // The functions below require on().
+  //
+  // Returns the allowed tokens, a bit each, including end tokens if the text may end. Valid until
+  // Accept or Retract. Empty: no token is allowed (the text is complete, or no token spells the
+  // remaining text), or the last token was not allowed.
   std::span<const std::uint64_t> Mask();
-  // Goes on making that mask, for about a slice of work; whether it is made. Masks cost up to
-  // Parser::kWorkMax, and others wait meanwhile.
+  // Continues computing that mask for about a slice of work. Returns true if it is complete. Masks
+  // cost up to Parser::kWorkMax, and other sequences wait meanwhile.
   bool MakeMask(std::int64_t slice);
   static constexpr std::int64_t kSlice = 250'000;  // about 1.5 ms
-  // Returns whether the last mask, or reading the last token, was given up: the grammar is too
-  // ambiguous.
+  // Returns true if computing the last mask or parsing the last token was given up because the
+  // grammar is too ambiguous.
   bool overrun() const { return overrun_ || history_.back().overrun; }
-  // Goes on behind `token`. One that may not come leaves nothing that may.
+  // Advances by `token`. After a token that is not allowed, no token is allowed.
   void Accept(int token);
   void Retract();
-  // True if nothing can come behind the first `count` accepted tokens: the text is whole.
+  // True if no token can come after the first `count` accepted tokens: the text is complete.
   bool IsOver(std::size_t count) const { return history_[count].over; }
   // True if one of the first `count` accepted tokens was not allowed.
   bool IsLost(std::size_t count) const { return history_[count].lost; }
   // True if the text may end here.
   bool complete() const { return history_.back().place.complete; }
-  // The tokens of the text that must come, if there is only one for the next bytes: as many as are
-  // likely to be sampled so. Returns how many of `out` it filled.
+  // Fills `out` with the next tokens of text that the grammar forces, as far as sampling is likely
+  // to choose the same tokens. Returns their number.
   int Forced(std::span<int> out);
 
  private:
@@ -53,7 +55,7 @@ class Matcher {
     bool over = false, lost = false, overrun = false;
   };
   Position BehindBytes(const Position& from, const std::string& bytes);
-  // A walk over a trie, which may pause.
+  // A walk over a trie, which can be paused.
   enum class Pace { kDone, kPaused, kTooLong };
   void BeginWalk(Parser::Set set, std::span<const TrieNode> nodes);
   Pace Walk(std::int64_t work_max);
@@ -66,11 +68,11 @@ class Matcher {
 
   std::shared_ptr<const CompiledGrammar> grammar_;
   Parser parser_;
-  std::vector<Position> history_;  // before the first token, and behind each
+  std::vector<Position> history_;  // before the first token, and after each
   Bits mask_;
   bool mask_valid_ = false, filling_ = false, overrun_ = false;
   std::size_t table_item_ = 0;        // of the items with tables: the next one to walk
-  std::span<const TrieNode> walked_;  // what is walked now
+  std::span<const TrieNode> walked_;  // the nodes being walked
   std::size_t walked_to_ = 0;
   struct Depth {
     Parser::Set set;

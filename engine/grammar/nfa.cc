@@ -5,7 +5,7 @@
 namespace thermocline::grammar {
 namespace {
 
-// Bytes of `code_point` in UTF-8; returns how many.
+// Writes `code_point` in UTF-8; returns the number of bytes.
 int EncodeCodePoint(char32_t code_point, std::uint8_t* out) {
   const auto byte = [](char32_t value) { return static_cast<std::uint8_t>(value); };
   const auto tail = [&](int shift) { return byte(0x80 | ((code_point >> shift) & 0x3F)); };
@@ -77,7 +77,7 @@ void Nfa::AddSet(int from, const CodePointSet& set, int to) {
 }
 
 void Nfa::AddRange(int from, char32_t lo, char32_t hi, int to) {
-  // Parts whose characters have the same number of bytes; surrogates lie between two of them.
+  // Ranges of characters with the same number of bytes; surrogates are between two of them.
   static constexpr CodePointRange kParts[] = {
       {0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, kCodePointMax}};
   for (const CodePointRange& part : kParts) {
@@ -90,7 +90,8 @@ void Nfa::AddRange(int from, char32_t lo, char32_t hi, int to) {
   }
 }
 
-// Every sequence of `count` bytes from `lo` to `hi`, whose bytes behind the first go from 80 to BF.
+// All sequences of `count` bytes from `lo` to `hi`, whose bytes after the first range from 80 to
+// BF.
 void Nfa::AddSequence(int from, const std::uint8_t* lo, const std::uint8_t* hi, int count, int to) {
   if (count == 1) return AddByte(from, lo[0], hi[0], to);
   static constexpr std::uint8_t kLowest[] = {0x80, 0x80, 0x80}, kHighest[] = {0xBF, 0xBF, 0xBF};

@@ -1,9 +1,9 @@
-// The body of a rule as it is built: states, and edges that consume a byte of a range, one token,
-// or what another rule derives.
+// The body of a rule under construction: states, and edges that consume a byte of a range, one
+// token, or a text that another rule derives.
 //
-// Text is bytes throughout. A character class becomes sequences of byte ranges, so a character that
-// two tokens share needs no care of its own. Source: Thompson 1968; the ranges of UTF-8 as in RE2
-// (Cox 2010).
+// Text is bytes throughout. A character class becomes sequences of byte ranges, so a character
+// split between two tokens needs no special case. Source: Thompson 1968; the ranges of UTF-8 as in
+// RE2 (Cox 2010).
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Edge {
   enum class Kind : std::uint8_t {
     kEmpty,
     kBytes,     // a byte in [lo, hi]
-    kRule,      // what rule `value` derives
+    kRule,      // a text of rule `value`
     kToken,     // the token `value`
     kNotToken,  // any one token but `value`
-    kBegin,     // nothing, at the text's begin
-    kEnd,       // nothing, at the text's end
+    kBegin,     // empty, at the text's beginning
+    kEnd,       // empty, at the text's end
   };
   int from = 0, to = 0;
   Kind kind = Kind::kEmpty;
@@ -35,7 +35,7 @@ struct CodePointRange {
 };
 // A set of characters: sorted, disjoint ranges.
 using CodePointSet = std::vector<CodePointRange>;
-// Sorted, joined where they touch.
+// Sorts the ranges, and joins adjacent ones.
 CodePointSet Normalized(CodePointSet set);
 CodePointSet Complement(const CodePointSet& set);
 
@@ -52,15 +52,15 @@ class Nfa {
   void AddEdge(int from, Edge::Kind kind, int value, int to) {
     edges_.push_back({.from = from, .to = to, .kind = kind, .value = value});
   }
-  // `edge` with another value.
+  // Adds `edge` with another value.
   void AddEdgeAs(Edge edge, int value) {
     edge.value = value;
     edges_.push_back(edge);
   }
   void Call(int from, int rule, int to) { AddEdge(from, Edge::Kind::kRule, rule, to); }
-  // The characters of `set` in UTF-8; surrogates have none.
+  // Adds the characters of `set` in UTF-8; surrogates are left out.
   void AddSet(int from, const CodePointSet& set, int to);
-  // Appends `bytes` behind `from`; returns the state behind them.
+  // Appends `bytes` after `from`; returns the state after them.
   int Literal(int from, std::string_view bytes);
 
   int num_states() const { return num_states_; }

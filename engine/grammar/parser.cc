@@ -40,7 +40,7 @@ void Parser::CutTo(const Mark& mark) {
 }
 
 void Parser::NewPlace() {
-  if (++place_ == UINT32_MAX) {  // old places may never look like this one
+  if (++place_ == UINT32_MAX) {  // old places must not equal new ones
     std::fill(place_of_.begin(), place_of_.end(), 0);
     for (Frame& frame : frames_) frame.place = frame.ended_at = 0;
     for (Known& entry : known_) entry.place = 0;
@@ -57,7 +57,7 @@ void Parser::Work(std::int64_t count) {
                frames_.size() >= entries_max_ || links_.size() >= entries_max_;
 }
 
-// Puts `entry` into the table; false: it is there.
+// Inserts `entry` into the table; false: it is already there.
 bool Parser::IsNew(const Known& entry) {
   if (2 * (known_count_ + 1) > known_.size()) {
     const std::vector<Known> old =
@@ -96,7 +96,7 @@ bool Parser::HasItem(Item item) {
   return !IsNew({kItem, item.state, item.frame});
 }
 
-// Links of a frame are made in one place, by those who enter its rule there.
+// Links of a frame are added at one place, by the items that enter its rule there.
 bool Parser::HasLink(int frame, int rule, Item behind) {
   const bool few = links_of_[rule] < kFew, now_many = links_of_[rule] == kFew;
   if (!few && !now_many) return !IsNew({frame, behind.state, behind.frame});
@@ -136,7 +136,7 @@ void Parser::Add(Item item) {
   if (!HasItem(item)) items_.push_back(item);
 }
 
-// Follows what consumes nothing, then keeps the items that can consume something.
+// Follows edges that consume nothing, then keeps the items that can consume input.
 Parser::Place Parser::Close() {
   for (std::size_t i = set_begin_; i < items_.size() && !exhausted_; ++i) {
     const Item item = items_[i];
@@ -178,7 +178,7 @@ void Parser::AddLink(int frame, int rule, Item behind) {
   if (frames_[frame].ended_at == place_) Add(behind);
 }
 
-// The rule of `frame` can end here: goes on behind it, also for those who enter it here later.
+// The rule of `frame` can end here: continues after it, also for items that enter it here later.
 void Parser::End(int frame) {
   if (frame == kRootFrame) {
     complete_ = true;

@@ -10,13 +10,13 @@
 namespace thermocline::grammar {
 namespace {
 
-constexpr int kGroupsMax = 200;  // inside each other
+constexpr int kGroupsMax = 200;  // nested groups
 constexpr std::size_t kShownBytes = 200;
 
 CodePointSet Digits() { return {{'0', '9'}}; }
 CodePointSet Words() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
 CodePointSet Spaces() { return {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}}; }
-// Whatever any dialect takes for a space is none of \S.
+// \S excludes every character that any dialect treats as a space.
 CodePointSet NoSpaces() {
   return Complement({{'\t', '\r'},
                      {0x1C, 0x20},
@@ -31,7 +31,7 @@ CodePointSet NoSpaces() {
                      {0xFEFF, 0xFEFF}});
 }
 
-// The pattern with ECMAScript's spellings in RE2's.
+// Converts ECMAScript's spellings in the pattern to RE2's.
 std::string ForRe2(const std::string& pattern) {
   std::string out;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -129,7 +129,7 @@ class RegexParser {
     }
   }
 
-  // {m}, {m,} or {m,n}; anything else is text.
+  // {m}, {m,} or {m,n}; other text is literal.
   bool TakeCounts(int& min, int& max) {
     if (!in_.Take("{")) return false;
     const auto from = in_.TakeNumber(kRepeatMax);
@@ -146,7 +146,7 @@ class RegexParser {
     return in_.Take("}");
   }
 
-  // \d and its like; nothing: it is no class.
+  // \d and similar classes; nullopt: not a class.
   std::optional<CodePointSet> TakeClassEscape() {
     if (in_.Take("\\d")) return Digits();
     if (in_.Take("\\D")) return Complement(Digits());

@@ -1,9 +1,9 @@
-// Regular expressions: patterns of JSON schemas, and those that clients send alone.
+// Regular expressions: patterns of JSON schemas, and those that clients send directly.
 //
-// What RE2 refuses is refused in its words; of what it takes, the parts that a set of texts can be
-// made of: no flags, no word boundaries, no classes by Unicode property. `.` is any character but a
-// line's end, \d \w \s are ASCII, \uHHHH is ECMAScript's. ^ and $ stand for the text's begin and
-// end, wherever they are.
+// Patterns that RE2 rejects are rejected with its message; of the others, only parts that can
+// describe a set of texts are supported: no flags, no word boundaries, no classes by Unicode
+// property. `.` is any character but a line end, \d \w \s are ASCII, \uHHHH is ECMAScript's. ^ and
+// $ are the text's beginning and end, in any position.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace thermocline::grammar {
 
-// InvalidArgument: RE2 refuses it, or Unimplemented, by name: what is not supported.
+// InvalidArgument: RE2 rejects it. Unimplemented names an unsupported part.
 Result<Expression> ParseRegex(const std::string& pattern);
 
 }  // namespace thermocline::grammar

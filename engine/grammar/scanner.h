@@ -1,4 +1,4 @@
-// Reading a notation character by character, with places for messages.
+// Reads a notation character by character, and reports positions in messages.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class Scanner {
   }
   // Requires: not done().
   char32_t TakeCharacter() { return base::DecodeUtf8(text_, at_); }
-  // Exactly `digits` hexadecimal ones.
+  // Reads exactly `digits` hexadecimal digits.
   std::optional<char32_t> TakeHex(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i) {
@@ -38,7 +38,7 @@ class Scanner {
     at_ += static_cast<std::size_t>(digits);
     return value;
   }
-  // Decimal digits as a number; nothing if there are none or the number is above `max`.
+  // Decimal digits as a number; nullopt if there are none or the number is above `max`.
   std::optional<int> TakeNumber(int max) {
     const std::size_t begin = at_;
     while (Peek() >= '0' && Peek() <= '9') ++at_;
@@ -47,7 +47,7 @@ class Scanner {
   }
   std::string_view Slice(std::size_t begin) const { return text_.substr(begin, at_ - begin); }
 
-  // InvalidArgument that names the place.
+  // InvalidArgument that states the position.
   template <typename... Pieces>
   Status Fail(const Pieces&... pieces) const {
     std::size_t line = 1, column = 1;

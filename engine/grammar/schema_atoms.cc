@@ -7,7 +7,7 @@
 namespace thermocline::grammar {
 namespace {
 
-// A schema or a reference for a message: short, and with references as the client wrote them.
+// A schema or a reference for a message: shortened, and with references as the client wrote them.
 std::string Shown(std::string text) {
   constexpr std::size_t kBytesMax = 120;
   const std::string moved = StrCat("#/$defs/", kOuterSchema);
@@ -18,7 +18,7 @@ std::string Shown(std::string text) {
 
 constexpr int kAtomsMax = 256;
 
-// Keywords whose neglect would let through what the schema forbids.
+// Keywords that cannot be ignored, because values that the schema forbids would be accepted.
 constexpr std::array<std::string_view, 14> kUnsupported = {"not",
                                                            "if",
                                                            "then",

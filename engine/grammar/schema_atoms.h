@@ -1,4 +1,4 @@
-// The parts of a JSON schema that hold at once: references followed, conjunctions taken apart.
+// The parts of a JSON schema that apply together: follows references, and splits conjunctions.
 #pragma once
 
 #include <set>
@@ -11,12 +11,12 @@
 
 namespace thermocline::grammar {
 
-// A schema that was a part of another one holds that one as a definition of this name, and refers
-// to places in it as "#/$defs/thermocline_root/...". Messages show the reference that the client
-// wrote.
+// A schema extracted from another one holds that one as a definition of this name, and refers to
+// places in it as "#/$defs/thermocline_root/...". Messages show the reference as the client wrote
+// it.
 inline constexpr std::string_view kOuterSchema = "thermocline_root";
 
-// InvalidArgument: a keyword is not what it must be.
+// InvalidArgument: the keyword's value is not `expected`.
 Status MalformedSchema(std::string_view keyword, std::string_view expected);
 // Returns the schema that `pointer` ("#/$defs/a") refers to; nullptr: there is none.
 const Json* FindReference(const Json& root, std::string_view pointer);
@@ -24,15 +24,15 @@ const Json* FindReference(const Json& root, std::string_view pointer);
 // Thread-compatible. The schemas must live as long.
 class SchemaAtoms {
  public:
-  // `root` is what references are looked up in.
+  // References are looked up in `root`.
   SchemaAtoms(const Json& root, Budget& budget) : root_(root), budget_(budget) {}
 
-  // Adds what `schema` says. Unimplemented: a keyword that is not supported; InvalidArgument: one
-  // that is malformed, a reference to nothing or in a circle; or as Budget::Check.
+  // Adds the parts of `schema`. Unimplemented: an unsupported keyword; InvalidArgument: a malformed
+  // one, a dangling or circular reference; or as Budget::Check.
   Status Collect(const Json& schema);
 
   const std::vector<const Json*>& found() const { return found_; }
-  bool never() const { return never_; }  // nothing satisfies one of them
+  bool never() const { return never_; }  // one of them cannot be satisfied
 
  private:
   Status Follow(const Json& reference);
@@ -41,7 +41,7 @@ class SchemaAtoms {
   Budget& budget_;
   std::vector<const Json*> found_;
   bool never_ = false;
-  std::set<std::string> seen_, open_;  // open_: not left yet
+  std::set<std::string> seen_, open_;  // open_: being followed now
   int count_ = 0;
 };
 

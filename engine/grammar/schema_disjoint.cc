@@ -18,7 +18,7 @@ bool Has(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Numbers by value, all else by its text.
+// Numbers by value, other values by their text.
 std::string Canonical(const Json& value) {
   return value.is_number() ? base::FormatDouble(value.as_double()) : value.Dump();
 }
@@ -38,7 +38,7 @@ const Json* Member(const Json::Object& members, const std::string& name) {
   return nullptr;
 }
 
-// The values that a sub-schema leaves, if it names them.
+// The values that a sub-schema allows, if it lists them.
 std::vector<std::string> ValuesOf(const Json& schema) {
   std::vector<std::string> out;
   if (const Json* constant = schema.FindRaw("const")) {
@@ -66,8 +66,8 @@ bool ObjectsDisjoint(const MergedSchema& a, const MergedSchema& b) {
     if (!Has(a.required, name) || !Has(b.required, name)) continue;
     if (NoneShared(ValuesOf(schema), ValuesOf(*other))) return true;
   }
-  // One requires what the other, as it is made here, never has. Validators see more in a schema
-  // that is not closed by itself, so that one has to say it.
+  // One schema requires a property that the other, as generated here, never has. A validator allows
+  // more in a schema that does not close itself explicitly, so that schema must.
   const auto forbids = [](const MergedSchema& s, const std::string& name) {
     const bool said = s.closed || (s.additional.is_bool() && !s.additional.as_bool());
     return said && IsClosed(s) && Member(s.properties, name) == nullptr;
@@ -153,7 +153,8 @@ bool AreDisjoint(const MergedSchema& a, const MergedSchema& b) {
     return s.has_enum ? out : s.types;
   };
   const std::vector<std::string> first = types(a), second = types(b);
-  // Without a type anything but an object satisfies keywords for objects, and so on.
+  // Without a type, keywords for objects are satisfied by any value that is not an object, and so
+  // on.
   if (first.empty() || second.empty()) return false;
   bool object = false, number = false, other = false;
   for (const std::string& each : first) {

@@ -1,5 +1,5 @@
-// Decides about schemas without making their automata: whether a value satisfies one, and whether
-// two share no value.
+// Decides without building automata if a value satisfies a schema, and if two schemas share no
+// value.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace thermocline::grammar {
 
-// The types a schema takes; without `type` those that its keywords speak of, else all.
+// The types a schema allows; without `type` those that its keywords apply to, or all.
 std::vector<std::string> TypesOf(const MergedSchema& schema);
 
 // True if a value of an enumeration satisfies all other keywords of `schema`. Unimplemented: a

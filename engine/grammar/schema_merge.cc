@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "object", "array",
                                                     "number", "integer", "string"};
-// No answer has as many characters, items or members: as a maximum it is none.
+// No answer has this many characters, items or members, so as a maximum it is no constraint.
 constexpr double kCountMax = 2147483647;
 bool IsSchema(const Json& value) { return value.is_object() || value.is_bool(); }
 
@@ -135,7 +135,7 @@ class Merger {
       return std::any_of(members.begin(), members.end(),
                          [&](const auto& member) { return member.first == name; });
     };
-    if (restricts)  // what only the others name is additional here
+    if (restricts)  // properties that only the other schemas name are additional here
       for (auto& [name, value] : out_.properties)
         if (!names(properties, name)) value = Both(value, *additional);
     for (const auto& [name, value] : properties) {
@@ -224,7 +224,7 @@ class Merger {
 
   Status AddNumber(const Json& schema) {
     Json plain = schema;
-    // Before draft 6 the exclusive ones said of the others whether they are.
+    // Before draft 6 these keywords were flags that made the plain bound exclusive.
     for (const auto& [exclusive, bound] :
          {std::pair("exclusiveMinimum", "minimum"), {"exclusiveMaximum", "maximum"}}) {
       const Json* flag = schema.Find(exclusive);

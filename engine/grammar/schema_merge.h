@@ -1,5 +1,4 @@
-// JSON schemas in one shape: references followed, conjunctions joined, what only describes left
-// out.
+// JSON schemas in normal form: references followed, conjunctions merged, annotations removed.
 #pragma once
 
 #include <string>
@@ -11,9 +10,9 @@
 
 namespace thermocline::grammar {
 
-// A schema's keywords, all that hold at once. Sub-schemas stay as JSON.
+// The keywords of a schema that apply together. Sub-schemas stay as JSON.
 struct MergedSchema {
-  bool never = false;              // nothing satisfies it
+  bool never = false;              // no value satisfies it
   std::vector<std::string> types;  // of the seven; empty = any
   bool has_enum = false;
   Json::Array enumeration;  // const is an enumeration of one
@@ -24,7 +23,7 @@ struct MergedSchema {
   };
   std::vector<Choice> choices;
   Json::Object properties, pattern_properties;
-  Json additional;      // additionalProperties; null = not said
+  Json additional;      // additionalProperties; null = absent
   bool closed = false;  // unevaluatedProperties: false
   Json property_names;  // null = any
   std::vector<std::string> required;
@@ -38,10 +37,10 @@ struct MergedSchema {
   std::int64_t multiple_of = 0;
 };
 
-// `root` is what references are looked up in. Unimplemented: a keyword that is not supported, by
-// name; InvalidArgument: one that is malformed, a reference to nothing, or as Budget::Check.
+// References are looked up in `root`. Unimplemented names an unsupported keyword; InvalidArgument:
+// a malformed one or a dangling reference; or as Budget::Check.
 Result<MergedSchema> MergeSchema(const Json& schema, const Json& root, Budget& budget);
-// The same schema as JSON: equal ones become equal.
+// The same schema as JSON, in a canonical form: equal schemas give equal JSON.
 Json ToJson(const MergedSchema& schema);
 
 }  // namespace thermocline::grammar

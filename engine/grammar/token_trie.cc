@@ -8,7 +8,8 @@
 namespace thermocline::grammar {
 namespace {
 
-// Characters of a text that a JSON string shows as it is; -1: it is none, or no whole UTF-8.
+// Number of characters of a text that a JSON string contains unescaped; -1: some need an escape, or
+// it is not whole UTF-8.
 int PlainChars(const std::string& text) {
   int count = 0;
   for (std::size_t at = 0; at < text.size(); ++count) {
@@ -25,7 +26,7 @@ int PlainChars(const std::string& text) {
 }  // namespace
 
 TokenTrie::TokenTrie(const std::vector<std::string>& bytes, const std::vector<int>& tokens) {
-  std::vector<std::size_t> open;  // the nodes on the way to the last token
+  std::vector<std::size_t> open;  // the path to the last token
   const auto close = [&](std::size_t depth) {
     while (open.size() > depth) {
       nodes_[open.back()].next = static_cast<std::uint32_t>(nodes_.size());

@@ -1,8 +1,8 @@
 // A vocabulary's tokens by their bytes.
 //
-// Nodes lie in depth-first order, each with the place behind its subtree: a walk that meets a byte
-// which cannot come jumps over all tokens that begin so. Source: llguidance's flat trie (Moskal et
-// al. 2025).
+// Nodes are in depth-first order, each with the index after its subtree: a walk that meets a
+// forbidden byte skips all tokens that begin with it. Source: llguidance's flat trie (Moskal et al.
+// 2025).
 #pragma once
 
 #include <array>
@@ -28,15 +28,15 @@ inline bool HasBit(std::span<const std::uint64_t> bits, int at) {
 struct TrieNode {
   std::uint8_t byte;
   std::uint16_t depth;  // bytes from the root to here, 1 for a first byte
-  int token;            // that ends here, -1 = none
-  std::uint32_t next;   // the node behind those that begin with this one
+  int token;            // the token that ends here, -1 = none
+  std::uint32_t next;   // the node after the subtree of this one
 };
 
 // Immutable. Tokens without bytes (control tokens) are not in it.
 class TokenTrie {
  public:
   TokenTrie() = default;
-  // `tokens`: sorted by bytes; of equal ones the first stands for all.
+  // `tokens`: sorted by bytes; the first of equal ones represents all.
   TokenTrie(const std::vector<std::string>& bytes, const std::vector<int>& tokens);
   std::span<const TrieNode> nodes() const { return nodes_; }
   // Nodes of the tokens that begin with `byte`.
@@ -48,20 +48,20 @@ class TokenTrie {
   std::vector<TrieNode> nodes_;
 };
 
-// The facts of a vocabulary that grammars need. Immutable; shared by all grammars of a model.
+// The properties of a vocabulary that grammars need. Immutable; shared by all grammars of a model.
 class VocabularyIndex {
  public:
-  // `vocab_size`: logits of the model, at least as many as the vocabulary has tokens.
+  // `vocab_size`: number of the model's logits, at least the number of the vocabulary's tokens.
   VocabularyIndex(const text::Tokenizer& tokenizer, int vocab_size);
 
   int vocab_size() const { return vocab_size_; }
   const std::string& bytes(int token) const { return bytes_[token]; }
   int depth_max() const { return depth_max_; }  // bytes of the longest token
   bool is_end(int token) const { return is_end_[token]; }
-  // True for tokens of the vocabulary: there may be more logits.
+  // True for tokens of the vocabulary; there may be more logits.
   bool is_known(int token) const { return !names_[token].empty(); }
   const std::vector<int>& ends() const { return ends_; }
-  // Tokens with the bytes of `token`, which stands for them; itself not included.
+  // Tokens with the same bytes as `token`, which represents them; `token` itself not included.
   std::span<const int> twins(int token) const {
     const int group = twin_group_[token];
     return group < 0 ? std::span<const int>() : std::span<const int>(twins_[group]);
@@ -69,11 +69,11 @@ class VocabularyIndex {
   const TokenTrie& all() const { return all_; }
   // Tokens sorted by bytes, one for each spelling.
   const std::vector<int>& sorted() const { return sorted_; }
-  // The token that `text` names (a control token, or one whose bytes it is); -1: none.
+  // The token of that name (a control token) or with those bytes; -1: none.
   int Find(const std::string& text) const;
   TokenTrie Part(const std::vector<int>& sorted) const { return {bytes_, sorted}; }
 
-  // Tokens of at most `chars` characters that a JSON string shows as they are, and all others.
+  // Tokens of at most `chars` characters that a JSON string contains unescaped, and all others.
   struct Slice {
     int chars;
     Bits plain;

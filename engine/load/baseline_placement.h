@@ -1,4 +1,4 @@
-// Baselines of --placement: as many neurons as the plan has, but not the hottest.
+// Baselines of --placement: as many neurons as the plan has, chosen without regard to use.
 //
 // Source: PowerInfer's comparisons (Song et al. 2024).
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace thermocline::load {
 
-// True if `placement` names a baseline instead of a file: "random", neurons that are drawn, or
-// "naive", all of the first layers, as layers are offloaded.
+// True if `placement` names a baseline instead of a file: "random", randomly chosen neurons, or
+// "naive", whole layers from the first on, as in layer offloading.
 bool IsBaseline(std::string_view placement);
 
-// Replaces the ids of `hot` [L] by as many of the baseline; any other name leaves them. `neurons`:
-// F.
+// Replaces the ids of `hot` [L] by as many ids of the baseline; with any other name they stay.
+// `neurons`: F.
 void PlaceAsBaseline(std::string_view placement, int neurons, ffn::NeuronIds& hot);
 
 }  // namespace thermocline::load

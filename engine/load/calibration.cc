@@ -25,14 +25,14 @@ using placement::Processor;
 constexpr std::size_t kNetworkBytesMax = std::size_t{768} << 20;  // beyond every cache
 constexpr std::size_t kCopyBytes = std::size_t{32} << 20;
 
-// The lower quartile: what another process took of the machine is none of its properties.
+// The lower quartile, to exclude the time that other processes took from this one.
 double Quartile(std::vector<double> values) {
   const std::ptrdiff_t at = values.size() / 4;
   std::nth_element(values.begin(), values.begin() + at, values.end());
   return values[at];
 }
 
-// Every neuron whose index has the parity, at most `most`.
+// At most `most` evenly spaced neurons of each layer, no two of them adjacent.
 ffn::NeuronIds Every2nd(const model::ModelConfig& config, int most) {
   ffn::NeuronIds ids(config.num_hidden_layers);
   for (std::vector<int>& layer : ids) {
@@ -86,14 +86,14 @@ class Rig {
     nn::QuantizeToken(*options.ops, hidden_, 0);
   }
 
-  // Mean seconds of a layer, by side, and what was read in it.
+  // Mean seconds of a layer, by side, and its live neurons.
   struct Layer {
     double hot = 0, cold = 0, total = 0, dense = 0;
     double hot_live = 0, cold_live = 0;  // neurons
   };
 
-  // One pass through the layers, as a token takes them: what attention reads between two networks
-  // leaves nothing of them in caches.
+  // One pass through the layers, like a token's: the attention matrices read between two networks
+  // evict the networks from caches.
   Layer Pass(const ffn::FfnPolicy& policy) {
     const ffn::HybridCounters before = both_.counters();
     const int layers = network_.config.num_hidden_layers;
@@ -174,7 +174,7 @@ Processor Derive(const model::LayerWeights& w, const Passes& p, double neurons) 
   const auto rate = [&](double bytes, double seconds) { return bytes / std::max(kLeast, seconds); };
   const double row_s =
       std::max(kLeast, p.many.seconds - p.some.seconds) / std::max(1.0, p.many.live - p.some.live);
-  // The time of the sum over rows that does not depend on their number.
+  // The part of the time of the sum over rows that does not depend on their number.
   const double sum_s = std::max(0.0, p.some.seconds - p.decided.seconds - row_s * p.some.live);
   Processor out;
   out.rows_bytes_per_s = rest / row_s;
@@ -192,7 +192,7 @@ namespace {
 
 double CopyRate() {
   std::vector<std::byte> from(kCopyBytes, std::byte{1}), to(kCopyBytes);
-  std::vector<double> seconds;  // of a byte
+  std::vector<double> seconds;  // per byte
   for (int i = 0; i < 5; ++i) {
     const base::Stopwatch watch;
     std::memcpy(to.data(), from.data(), kCopyBytes);

@@ -19,14 +19,14 @@ using placement::Machine;
 constexpr float kNonePredicted = 1e9F;
 constexpr std::size_t kDeviceBytesMax = std::size_t{1} << 30;  // beyond every cache
 constexpr std::size_t kLinkBytes = gpu::DeviceUploader::kPieceBytes;
-constexpr int kExchanges = 50;  // in one graph
+constexpr int kExchanges = 50;  // per graph
 
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }
 
-// Work that was recorded as a graph, and what one run takes.
+// Work recorded as a graph, and the time of one run.
 class Timed {
  public:
   static Result<Timed> Record(device::DeviceStream& stream, const std::function<Status()>& put) {
@@ -68,7 +68,7 @@ class Timed {
 // A synthetic network on the device, all its layers in one graph.
 class DeviceRig {
  public:
-  // With `neurons` of each layer.
+  // With the first `neurons` of each layer.
   static Result<std::unique_ptr<DeviceRig>> Create(device::Device& device,
                                                    const SyntheticNetwork& network, int neurons) {
     gpu::DevicePlacement placement;
@@ -192,7 +192,7 @@ Result<Side> WithLive(DeviceRig& rig, double share, int neurons, double seconds)
   return Side{took, static_cast<double>(live)};
 }
 
-// Seconds until the device has the CPU's answer to what it published.
+// Seconds until the device has the CPU's answer to data that it published.
 Result<double> RoundTrip(device::Device& device, double seconds) {
   gpu::DeviceHandOff hand_off(device);
   RETURN_IF_ERROR(hand_off.Allocate());
@@ -252,12 +252,12 @@ Result<Machine> WithDevice(Machine machine, device::Device& device, const model:
   ASSIGN_OR_RETURN(passes.predicting.seconds, rig->Layer(none_predicted, part));
   ASSIGN_OR_RETURN(passes.some, WithLive(*rig, kLiveFew, neurons, part));
   ASSIGN_OR_RETURN(passes.many, WithLive(*rig, kLiveMany, neurons, part));
-  // Mode dense: on a device it reads what exact reads.
+  // Mode dense reads the same bytes as exact on a device.
   ASSIGN_OR_RETURN(passes.whole.seconds, rig->Layer({.mode = FfnMode::kExact}, part));
   placement::Processor hot = Derive(network->weights.layers[0], passes, neurons);
   ASSIGN_OR_RETURN(hot.dense_bytes_per_s, rig->DenseRate(part));
   // A shared layer sends its input, exchanges maxima both ways at once, and fetches the sums: one
-  // and a half round trips, in which placement counts two waits.
+  // and a half round trips, which placement counts as two waits.
   ASSIGN_OR_RETURN(const double round_trip, RoundTrip(device, part));
   machine.sync_s = 0.75 * round_trip;
   ASSIGN_OR_RETURN(machine.link_bytes_per_s, LinkRate(device, part));

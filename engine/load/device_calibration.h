@@ -9,13 +9,13 @@ namespace thermocline::load {
 
 struct DeviceCalibrationOptions {
   NetworkTypes types;
-  std::size_t network_bytes = 0;  // of the model: smaller ones may lie in caches
+  std::size_t network_bytes = 0;  // of the model: smaller ones may fit into caches
   double seconds = 2;
 };
 
-// `machine` with the device as its hot side: speeds of its own, the cost of a wait for each other,
-// the link's bandwidth, free memory, whether that is the CPU's too. Errors as MakeSyntheticNetwork,
-// and as DeviceModel::Create.
+// `machine` with the device as its hot side: the device's speeds, the cost of a wait for each
+// other, the link's bandwidth, free memory, and if the CPU shares it. Errors as
+// MakeSyntheticNetwork and DeviceModel::Create.
 Result<placement::Machine> WithDevice(placement::Machine machine, device::Device& device,
                                       const model::ModelConfig& model,
                                       const DeviceCalibrationOptions& options);

@@ -1,4 +1,4 @@
-// Putting a loaded model's layers and neurons on a device, and again after the device failed.
+// Puts a loaded model's layers and neurons on a device, and again after a device failure.
 #include "engine/load/device_upload.h"
 #include "engine/predictor/subset.h"
 
@@ -79,7 +79,7 @@ Status LoadedModel::PlaceOnDevice(std::unique_ptr<device::Device> on,
     if (predictors != nullptr) RETURN_IF_ERROR(KeepColdPredictors());
   }
   on_device->Uploaded();
-  // Only the tensors of the open file are of use.
+  // Only the tensors of the open file are still needed.
   file->vocabulary = {};
   file->metadata = Json::Object();
   gpu = std::move(on);

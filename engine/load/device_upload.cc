@@ -12,7 +12,7 @@ model::LayerParts PartsOf(const gpu::DeviceLayer& layer) {
   return {.attention = layer.home, .deciding = network, .rest = network, .predictor = false};
 }
 
-// One layer from the model's file, as the host would hold it.
+// Reads one layer from the model's file, in the host's layout.
 Result<std::unique_ptr<model::Weights>> ReadLayer(const LoadedModel& model, int layer,
                                                   model::LayerParts parts) {
   const bool rows = model.weights->has_down_rows();
@@ -31,7 +31,7 @@ Result<std::unique_ptr<model::Weights>> ReadLayer(const LoadedModel& model, int 
   return weights;
 }
 
-// The head alone.
+// Reads the head alone.
 Result<std::unique_ptr<model::Weights>> ReadHead(const LoadedModel& model) {
   return model::LoadWeights(*model.file, *model.pool,
                             {.verify = model.verify,
@@ -55,7 +55,7 @@ bool HasAllOf(const model::LayerWeights& held, const gpu::DeviceLayer& device) {
   return attention && panels && (device.neurons == 0 || !device.has_rows() || HasRows(held));
 }
 
-// Audits of a layer that a device computes whole are the host's.
+// Audits of a layer that a device computes completely run on the host, so its rows stay.
 void GiveBackLayer(LoadedModel& model, int layer, const gpu::DeviceLayer& device) {
   if (!device.home) return;
   model::Weights& weights = *model.weights;
@@ -82,7 +82,7 @@ Status UploadWeights(LoadedModel& model, gpu::DeviceModel& on,
       RETURN_IF_ERROR(on.UploadDense(l, held));
     } else {
       model::LayerParts parts = PartsOf(device);
-      // Rows that the host has, in memory or on flash, are taken from it.
+      // Rows that the host has, in memory or on flash, are taken from there.
       if (device.has_rows() && HasRows(held)) parts.deciding = parts.rest = false;
       ASSIGN_OR_RETURN(const auto read, ReadLayer(model, l, parts));
       RETURN_IF_ERROR(on.UploadDense(l, read->layers[l]));

@@ -40,14 +40,14 @@ class EarlyPlanner {
     ASSIGN_OR_RETURN(const auto all, model::MeasureWeights(file_, {}));
     passing_ = *std::max_element(all.images.begin(), all.images.end());
     DeviceShare share;
-    Status refused;  // of the most layers that the device holds
+    Status refused;  // for the largest number of layers that the device can hold
     for (int homes = layers; homes > 0; --homes) {
       for (const bool head : {true, false}) {
         if (head && homes < layers) continue;
         ASSIGN_OR_RETURN(share, Measure(homes, head));
         if (share.bytes > budget) continue;
-        // Weights lie on one side or the other, but K and V of a layer on the device are
-        // planned for both: fewer layers there may fit.
+        // A weight is on one side or the other, but K and V of a layer on the device are planned
+        // for both sides: fewer layers may fit although more do not.
         Status fits = CheckFits(share);
         if (fits.ok()) return share;
         if (fits.code() != StatusCode::kResourceExhausted) return fits;
@@ -58,8 +58,8 @@ class EarlyPlanner {
     return NoRoom(out_, share.bytes, budget);
   }
 
-  // Attention of as many layers as fit, and so many of their most used neurons that the cache of
-  // the others holds as many.
+  // Attention of as many layers as fit, and the largest number of their most used neurons for which
+  // the cache of the others holds at least as many.
   Result<DeviceShare> RunBesideFlash(std::size_t budget) {
     ASSIGN_OR_RETURN(const auto order, NeuronsByUse(file_, options_.model.ffn.side_car));
     model::LayerParts attention = model::kNoParts;
@@ -76,7 +76,7 @@ class EarlyPlanner {
         if (refused.ok()) refused = share.status();
         continue;
       }
-      // The most of them, to a sixty-fourth.
+      // The largest number of neurons, in steps of 1/64 of the layer.
       for (int step = 32, count = 0; step > 0; step /= 2) {
         auto more = TryBesideFlash(order, homes, (count + step) * neurons / 64, budget);
         if (!more.ok()) continue;
@@ -97,7 +97,7 @@ class EarlyPlanner {
     sizes.audits = audits;
     ASSIGN_OR_RETURN(const auto need,
                      out_.MeasureOnDevice(device_, PlacementOf(share, out_), sizes));
-    // `bytes` counts the predictors of all layers: no more of them will be there.
+    // No predictor is loaded yet, so `bytes` adds those of all layers, the most the device can get.
     const std::size_t alone =
         head && !file_.config.tie_word_embeddings ? out_.weights->output.weight.bytes() : 0;
     share.passing = std::max(passing_, alone);
@@ -106,7 +106,7 @@ class EarlyPlanner {
     return share;
   }
 
-  // ResourceExhausted where `count` neurons of each home layer are too many.
+  // ResourceExhausted if `count` neurons of each home layer are too many.
   Result<DeviceShare> TryBesideFlash(const std::vector<std::vector<int>>& order, int homes,
                                      int count, std::size_t budget) const {
     std::vector<std::vector<int>> hot(order.size());

@@ -1,25 +1,26 @@
-// Plans the part of a device that shares its memory with the CPU, before any weight is loaded: so
-// the host never loads what the device computes, and the memory that loading takes is the plan's.
+// Plans the part of a device that shares its memory with the CPU before any weight is loaded, so
+// that the host never loads weights of the device, and the memory used while loading is the plan's.
 #pragma once
 
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::load {
 
-// True if the device's part can be decided before loading: its memory is the host's, nobody gave a
-// placement, and no projection is turned while loading, which needs all of them on the host.
+// True if the device's part can be decided before loading: its memory is the host's, no placement
+// was given, and no projection is transposed while loading, which needs all of them on the host.
 bool CanPlaceEarly(const model::ModelFile& file, const ModelOptions& options,
                    const device::Device& device);
 
-// As many layers as the memory that the device may use can hold, in a plan that fits into memory as
-// a whole. Where no plan does and there is a bundle file of neurons: attention, and the most used
-// neurons, of as many layers; the others' cache holds as many neurons as the device. Gives `out`
-// shapes instead of weights, and `plan` up a shadow that nobody asked for where its audits would
-// need the networks twice. ResourceExhausted with a table.
+// Gives the device as many layers as the memory it may use can hold, in a plan that fits into
+// memory as a whole. If no plan fits and there is a bundle file of neurons, it gets attention and
+// the most used neurons of as many layers as possible, while the cache for the other neurons holds
+// at least as many neurons as the device. Sets shapes instead of weights in `out`, and drops from
+// `plan` a shadow that was not requested by name if its audits would need the networks twice.
+// ResourceExhausted with a table.
 Result<DeviceShare> PlaceEarly(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& device, FfnPlan& plan, LoadedModel& out);
 
-// The placement that gives the device its share.
+// The placement for a device's share.
 gpu::DevicePlacement PlacementOf(const DeviceShare& share, const LoadedModel& model);
 
 }  // namespace thermocline::load

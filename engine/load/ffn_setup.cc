@@ -30,7 +30,7 @@ Status RefuseWithoutZeros(FfnMode mode, const model::ModelConfig& config) {
       "if the model was trained with ReLU and its file does not say so, give the activation");
 }
 
-// Predictors choose neurons before their gates are known, and a cut needs all gates.
+// Modes with predictors choose neurons before their gates are known, but a cut needs all gates.
 Status RefuseWithCut(FfnMode mode) {
   return base::FailedPrecondition(
       "mode '", FfnModeName(mode),
@@ -62,7 +62,7 @@ Status RefuseWithoutRows(FfnMode mode) {
       "rounded once more");
 }
 
-// A side-car that nobody asked for and nothing needs may be of another model: a warning.
+// If the side-car was not named and is not needed, an error of it is only a warning.
 Status ReadSideCarOf(const model::ModelFile& file, const FfnOptions& options, bool needed,
                      FfnPlan& plan) {
   const bool asked = !options.side_car.empty();
@@ -83,14 +83,14 @@ Status ReadSideCarOf(const model::ModelFile& file, const FfnOptions& options, bo
   return OkStatus();
 }
 
-// The least held-out figure of all layers.
+// True if every layer's held-out figure is at least `least`.
 template <typename Recall>
 bool AllReach(const predictor::SideCar& side_car, double least, const Recall& recall) {
   return std::all_of(side_car.layers.begin(), side_car.layers.end(),
                      [&](const auto& layer) { return recall(layer) >= least; });
 }
 
-// Automatic: the predicted modes that keep the recall are candidates.
+// Mode auto: the predicted modes that keep the recall are candidates.
 void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
   if (options.recall >= 1 || !plan.side_car.has_value()) return;
   if (!options.ignore_calibration &&
@@ -106,7 +106,7 @@ void AddCandidates(const FfnOptions& options, FfnPlan& plan) {
     (mode == FfnMode::kSign ? plan.sign : plan.low_rank) = true;
 }
 
-// Automatic: what may lose so much, and cannot be computed without loss and faster than dense.
+// Mode auto: true if the options allow a loss and the model has no zeros to skip without loss.
 bool MayUseInputs(const model::ModelConfig& config, const FfnOptions& options,
                   const FfnPlan& plan) {
   return plan.modes.automatic && options.kl_max > 0 && !config.HasZeros() && !config.HasCuts() &&
@@ -121,7 +121,7 @@ bool HasPointWithin(const FfnOptions& options, const FfnPlan& plan) {
   return point.ok();
 }
 
-// One predictor of what is loaded, or one more, for audits of layers without loss.
+// Chooses one of the loaded predictors, or an additional one, for audits of layers without loss.
 Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config, bool all_dense,
                     FfnPlan& plan) {
   const AuditShadow asked = options.audit_shadow;
@@ -139,7 +139,8 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
     const bool sign = plan.sign || learnt([](const auto& layer) { return layer.sign.has_value(); });
     const bool low_rank =
         plan.low_rank || learnt([](const auto& layer) { return layer.low_rank.has_value(); });
-    // Sign is used unless predictors are learnt: it needs no training.
+    // Sign is the default, because it needs no training; low rank is used if it is trained and
+    // signs are not.
     plan.shadow = low_rank && !sign ? FfnMode::kLowRank : FfnMode::kSign;
   }
   bool& loaded = plan.shadow == FfnMode::kLowRank ? plan.low_rank : plan.sign;
@@ -149,8 +150,8 @@ Status ChooseShadow(const FfnOptions& options, const model::ModelConfig& config,
   return OkStatus();
 }
 
-// Only the experts that a router chooses are read; all neurons of these, or, where their down rows
-// are neuron-major, those that are not zero.
+// Only the experts that a router chooses are read: all their neurons or, if their down rows are
+// neuron-major, those that are not zero.
 Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& options) {
   const model::ModelConfig& config = file.config;
   const bool rows = model::HasExpertRows(file), zeros = model::HasTrueZeros(config.hidden_act);
@@ -173,7 +174,7 @@ Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& opti
         "a side-car predicts neurons, and a mixture of experts is computed expert by expert");
   if (plan.modes.automatic) plan.modes.layers.assign(config.num_hidden_layers, otherwise);
   plan.modes.automatic = false;
-  // A mixture's dense layers are computed whole.
+  // A mixture's dense layers are computed densely.
   for (int l = 0; l < config.num_hidden_layers; ++l)
     if (!config.experts.InLayer(l)) plan.modes.layers[l] = FfnMode::kDense;
   plan.expert_rows = rows;
@@ -182,8 +183,8 @@ Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& opti
   return plan;
 }
 
-// `exact`, also where nobody asked: a layer with a cut skips most of its neurons, and one without
-// has none that are zero.
+// Sets exact even if it was not requested: a layer with a cut skips most of its neurons, and a
+// layer without one has no zeros.
 void SetExactWhereCut(const model::ModelConfig& config, FfnModes& modes) {
   modes.layers.resize(config.num_hidden_layers);
   for (int l = 0; l < config.num_hidden_layers; ++l) {
@@ -235,7 +236,7 @@ Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options)
   if (plan.sign || plan.low_rank) plan.gate = model::Layout::kRows;
   if (!all_dense && (zeros || plan.threshold)) plan.up = model::Layout::kRows;
   RETURN_IF_ERROR(ChooseShadow(options, config, all_dense, plan));
-  // Without a gate, up decides and is read where it is predicted.
+  // Without a gate, up decides, and has the layout of the deciding matrix.
   if (!config.architecture->gated) plan.up = plan.gate;
   return plan;
 }
@@ -281,7 +282,7 @@ Result<std::unique_ptr<predictor::Predictors>> LoadPredictors(const model::Model
   const int layers = file.config.num_hidden_layers;
   out->layers.resize(layers);
   std::unique_ptr<model::Weights> one;
-  // The part of a layer that memory does not hold is loaded for the moment.
+  // A part of a layer that is not in memory is loaded temporarily.
   const auto source = [&](bool rest) -> predictor::LayerSource {
     return [&, rest](int layer) -> Result<const model::LayerWeights*> {
       const model::LayerWeights& held = weights.layers[layer];

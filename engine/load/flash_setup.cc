@@ -14,7 +14,7 @@ namespace {
 
 using model::Layout;
 
-// Below this size a device's own cache decides, and two seconds of measuring are not worth while.
+// Below this size a device's own cache dominates, and two seconds of measuring do not pay off.
 constexpr std::uint64_t kProbedBytesMin = std::uint64_t{64} << 20;
 constexpr int kDepthMin = 16;
 
@@ -56,7 +56,7 @@ Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights
   return OkStatus();
 }
 
-// The matrices' rows are where the store says.
+// Points the matrices' rows to the store's memory.
 void Wire(const store::NeuronStore& store, bool deciding_held, model::Weights& weights) {
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     model::LayerWeights& w = weights.layers[l];
@@ -77,7 +77,7 @@ std::string PathOfBundle(const model::ModelFile& file, const LoadOptions& option
                                              : options.model.memory.bundle;
 }
 
-// Whole layers have no rows to choose from.
+// Whole layers on flash require mode dense: no rows can be selected.
 Status CheckDense(const FfnPlan& plan) {
   const auto& modes = plan.modes.layers;
   const bool dense =
@@ -90,7 +90,7 @@ Status CheckDense(const FfnPlan& plan) {
       "for other modes");
 }
 
-// Bytes between two bundles up to which one read takes no longer than two.
+// The largest gap between two bundles for which one read is not slower than two.
 std::uint32_t LargestGap(const store::Curve& curve, std::size_t bundle_bytes) {
   constexpr std::uint32_t kStep = 1 << 10, kMax = 64 << 10;
   const auto each = static_cast<double>(bundle_bytes);
@@ -117,7 +117,7 @@ Status OpenNeurons(store::BundleIndex bundle, const std::optional<store::Curve>&
                                                           .slots = memory.slots,
                                                           .stages = memory.stages,
                                                           .half_life = half_life}));
-  // Experts are asked for where they are.
+  // Experts are looked up in the store instead.
   if (!out.config.experts.any()) Wire(*out.flash, memory.deciding_held, *out.weights);
   return OkStatus();
 }
@@ -157,7 +157,7 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
                                  .on_progress = options.on_progress};
   if (memory.tier != MemoryPlan::Tier::kMemory || device != nullptr) {
     base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":");
-    std::istringstream table(memory.Table());  // a message is one line of the log
+    std::istringstream table(memory.Table());  // a log message is one line
     for (std::string line; std::getline(table, line);) base::LogInfo("memory: ", line);
   }
   if (memory.tier == MemoryPlan::Tier::kLayers) {
@@ -196,7 +196,8 @@ Status OpenFlash(const model::ModelFile& file, const LoadOptions& options,
   std::optional<store::Curve> curve;
   if (bundle.file_bytes >= kProbedBytesMin) {
     ASSIGN_OR_RETURN(curve, store::DeviceCurve(path, {}));
-    // More only make each read wait. Whole layers are read while nobody looks: all of one at once.
+    // More would only make each read wait longer. Whole layers are read in the background: all of
+    // one at once.
     if (out.memory.tier == MemoryPlan::Tier::kNeurons) {
       reading.depth =
           std::clamp(curve->BestDepth(static_cast<double>(bundle.layout.bundle_bytes())),

@@ -25,7 +25,7 @@ placement::Reading ReadingOf(FfnMode mode) {
   return mode == FfnMode::kDense ? placement::Reading::kDense : placement::Reading::kExact;
 }
 
-// The memory that measuring may take beside a loaded model.
+// The memory that measuring may use beside a loaded model.
 std::size_t RoomIn(const MemoryPlan& plan) {
   return plan.budget > plan.total() ? plan.budget - plan.total() : 0;
 }
@@ -39,7 +39,7 @@ struct Subject {
   bool counted() const { return !options.activations.empty(); }
 };
 
-// Predicted neurons over active ones, where a calibration measured them.
+// Predicted neurons over active ones, as measured by the calibration, or `otherwise`.
 double Overprediction(const predictor::SideCar& side_car, double otherwise) {
   double predicted = 0, active = 0;
   for (const predictor::LayerSideCar& layer : side_car.layers) {
@@ -80,7 +80,7 @@ int ContextOf(const model::ModelConfig& config, int asked) {
   return asked > 0 ? asked : std::min(config.max_position_embeddings, kContextDefault);
 }
 
-// Tokens that a token sees on the way through a context.
+// The mean number of tokens that a token attends to over a context.
 int MeanContext(const model::ModelConfig& config, int asked) {
   return std::max(1, ContextOf(config, asked) / 2);
 }
@@ -105,7 +105,7 @@ double ActiveShare(const Subject& subject, const ffn::NeuronIds& hot) {
   return all > 0 ? of_hot / all : 0;
 }
 
-// placement: a baseline, or "" for the plan as it is.
+// `placement`: a baseline, or "" for the plan itself.
 Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
                            const Subject& subject, std::string_view placement) {
   ASSIGN_OR_RETURN(const placement::Problem problem,
@@ -119,7 +119,7 @@ Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
     chosen.hot.push_back(std::move(ids));
     chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
-  if (!placement.empty()) chosen.tokens_per_s = 0;  // the plan's, not the baseline's
+  if (!placement.empty()) chosen.tokens_per_s = 0;  // it is the plan's speed, not the baseline's
   PlaceAsBaseline(placement, file.config.units_per_layer(), chosen.hot);
   const model::ExpertConfig& experts = file.config.experts;
   for (std::size_t l = 0; experts.any() && l < chosen.hot.size(); ++l)
@@ -152,7 +152,7 @@ Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Mac
   return chosen;
 }
 
-// A file of another model, machine or version, or for more memory, is not used but planned anew.
+// Plans again if the file belongs to another model, machine or version, or is for more memory.
 Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
                           const LoadedModel& m, const Machine& machine, const Subject& subject) {
   if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, subject, path);
@@ -164,7 +164,7 @@ Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
   return PlanNeurons(file, machine, subject, "");
 }
 
-// The model, and this machine as it runs it.
+// The model, and this machine's figures for it.
 struct Studied {
   Subject subject;
   Machine machine;
@@ -184,8 +184,8 @@ Result<Studied> Study(const model::ModelFile& file, const LoadOptions& options,
   return Studied{std::move(subject), std::move(machine)};
 }
 
-// Plans with `plan`, and again for less memory where what it chose takes more than the model of it
-// says: `bytes` of the device.
+// Plans with `plan`, and again with less memory if the choice needs more of the device (`bytes`)
+// than its cost model predicts.
 template <typename Plan, typename Bytes>
 Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, const Bytes& bytes) {
   const std::int64_t budget = machine.hot_bytes;
@@ -200,7 +200,7 @@ Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, cons
   return NoRoom(m, least, budget);
 }
 
-// Blocks of K and V that the host's pool will have.
+// Blocks of the KV cache that the host's pool will have.
 int KvBlocksOf(const LoadOptions& options, const LoadedModel& m, int context) {
   if (!options.sizes.kv_bytes) return nn::BlocksFor(context) + 1;
   return static_cast<int>(options.sizes.kv_bytes(m.config, context, /*whole=*/true) /
@@ -236,7 +236,7 @@ Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {
 
 namespace {
 
-// Layers that lie whole on one side: as many as fit.
+// Whole layers on one side or the other: as many as fit on the device.
 Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes,
                            std::int64_t budget) {
   const int layers = m.config.num_hidden_layers;
@@ -286,7 +286,7 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
     base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
   }
   if (!m.weights->has_down_rows()) return WholeLayers(m, gpu, sizes, machine.hot_bytes);
-  // The use of memory was planned before: here only the sides are chosen.
+  // Memory has been planned before: only the sides are chosen here.
   if (!machine.unified) machine.memory_bytes = std::int64_t{1} << 50;
   return FitNeurons(file, m, gpu, std::move(machine), subject, sizes,
                     baseline ? placement : std::string_view());
@@ -297,7 +297,7 @@ Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& optio
 Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out) {
   ASSIGN_OR_RETURN(Chosen chosen, PlanDevice(file, options, out, gpu, sizes));
-  // A shadow that was not requested by name takes no memory that more neurons could have.
+  // A shadow that was not requested by name must not use memory that could hold more neurons.
   if (out.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto &&
       chosen.shares(out.config.intermediate_size)) {
     base::LogInfo("no predictor is audited in the shadow: not all neurons fit on the GPU");
@@ -317,7 +317,7 @@ Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOption
                                   const LoadedModel& m) {
   ASSIGN_OR_RETURN(auto studied, Study(file, options, nullptr, m));
   auto& [subject, machine] = studied;
-  // The use of memory was planned before: here only the sides are chosen.
+  // Memory has been planned before: only the sides are chosen here.
   machine.memory_bytes = std::int64_t{1} << 50;
   const std::string& path = options.model.hot.placement;
   if (!subject.counted() && path.empty()) {
@@ -356,7 +356,7 @@ Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& op
   ASSIGN_OR_RETURN(auto studied, Study(file, options, device, m));
   auto& [subject, machine] = studied;
   AsForExperts(machine);
-  // The use of memory was planned before: here only the sides are chosen.
+  // Memory has been planned before: only the sides are chosen here.
   machine.memory_bytes = std::int64_t{1} << 50;
   if (!subject.counted() && options.model.hot.placement.empty()) {
     base::LogWarning(m.path,

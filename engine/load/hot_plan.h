@@ -1,4 +1,4 @@
-// Which neurons and layers a hot side gets: planned, or read from a placement file.
+// Chooses the neurons and layers of the hot side: planned, or read from a placement file.
 #pragma once
 
 #include "engine/load/loaded_model.h"
@@ -7,10 +7,10 @@ namespace thermocline::load {
 
 struct Chosen {
   ffn::NeuronIds hot;
-  double tokens_per_s = 0;  // 0: a file does not say
-  double active_share = 0;  // of what is active that is hot, by the profile; 0: none
-  int home_layers = 0;      // at home on a device
-  bool head = false;        // on a device
+  double tokens_per_s = 0;  // 0: the placement file does not state it
+  double active_share = 0;  // hot share of the active neurons, by the profile; 0: unknown
+  int home_layers = 0;      // computed on the device
+  bool head = false;        // computed on the device
 
   bool any_hot() const {
     return std::any_of(hot.begin(), hot.end(), [](const auto& layer) { return !layer.empty(); });
@@ -22,23 +22,23 @@ struct Chosen {
   }
 };
 
-// [L][F] of each layer the neurons by falling use, as the side-car beside the model counted it
-// (`side_car`: "" = there), or as they come.
+// [L][F] the neurons of each layer by descending use, as counted in the side-car beside the model
+// (`side_car`: "" = the default path), or in the file's order.
 Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
                                                    const std::string& side_car);
 
-// The sizes that a device's memory will be shared out for.
+// The sizes that determine a device's memory.
 DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& model);
-// ResourceExhausted: the least takes `bytes`, and `budget` may be used.
+// ResourceExhausted: the smallest part needs `bytes`, and `budget` may be used.
 Status NoRoom(const LoadedModel& model, std::size_t bytes, std::int64_t budget);
 
-// For a device, by what it can do; gives up a shadow in `out` that nobody asked for by name, where
-// more neurons could have its room. FailedPrecondition if the device would make no token faster.
+// For a device, by its capabilities. Drops a shadow in `out` that was not requested by name if its
+// memory could hold more neurons. FailedPrecondition if the device would not make tokens faster.
 Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
                                device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out);
 
 // Chooses a mixture's experts for `device`, or for a second partition of the CPU (null).
-// ResourceExhausted if a GPU has no room for one.
+// ResourceExhausted if a GPU cannot hold a single one.
 Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
                              device::Device* device, const LoadedModel& model);
 

@@ -10,7 +10,7 @@
 namespace thermocline::load {
 namespace {
 
-// Why a model's neurons cannot be shared out.
+// Returns an error if a model's neurons cannot be split between two sides.
 Status CheckCanSplit(const LoadedModel& m) {
   if (m.memory.tier == MemoryPlan::Tier::kLayers) {
     return base::FailedPrecondition(
@@ -27,7 +27,7 @@ Status CheckCanSplit(const LoadedModel& m) {
   return OkStatus();
 }
 
-// Without neuron-major rows a GPU's layers are computed whole: no threshold has an effect there.
+// Without neuron-major rows a GPU computes its layers densely, so thresholds have no effect there.
 Status CheckCanControl(const LoadedModel& m, const FfnOptions& ffn) {
   if (ffn.controller_recall == 0 || m.weights->has_down_rows() || !m.audits()) return OkStatus();
   return base::FailedPrecondition(
@@ -45,7 +45,7 @@ void Report(const Chosen& chosen, LoadedModel& out) {
   out.hot.planned_share = chosen.active_share;
 }
 
-// `moved`: whether the model may have been changed, also by an error.
+// `moved` is set if the model may have been changed, even on error.
 Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
                    std::unique_ptr<device::Device> gpu, const DeviceShare* early, bool& moved,
                    LoadedModel& out) {
@@ -64,7 +64,8 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
   const Status placed = out.PlaceOnDevice(
       std::move(gpu), {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
       sizes, options.on_progress);
-  // Out of its memory, nothing was moved yet. Else rows may be gone: there is no way back.
+  // If the device's memory was not enough, nothing was moved yet. After other errors rows may be
+  // gone, which cannot be undone.
   moved = placed.code() != StatusCode::kResourceExhausted;
   RETURN_IF_ERROR(placed);
   Report(chosen, out);
@@ -105,7 +106,7 @@ void LogExperts(const Chosen& chosen, const LoadedModel& out, const std::string&
                 " tokens/s");
 }
 
-// Whole experts are what a hot side computes.
+// A hot side computes only whole experts.
 Status CheckWholeExperts(const LoadedModel& model) {
   if (model.expert_networks == nullptr) return OkStatus();
   return base::FailedPrecondition(
@@ -114,7 +115,7 @@ Status CheckWholeExperts(const LoadedModel& model) {
       "experts; leave out --down-layout rows, or `thermocline convert --down columns`");
 }
 
-// A GPU has copies: the host can compute every expert.
+// A GPU has copies, so the host can still compute every expert.
 Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& options,
                          std::unique_ptr<device::Device> gpu, LoadedModel& out) {
   RETURN_IF_ERROR(CheckWholeExperts(out));
@@ -180,13 +181,14 @@ Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Ac
       used = SetUpDevice(file, options, *std::move(gpu), early, moved, out);
     }
     if (used.ok()) return OkStatus();
-    if (early != nullptr) return used;  // the host has not all of the model
+    if (early != nullptr) return used;  // the host does not have the whole model
     if (hot.device == HotDevice::kCuda || moved)
       return used.Annotate(StrCat("device ", HotDeviceName(hot.device)));
     out.hot = {};
     out.hot.device = "cpu";
     out.hot.fallback = used.message();
-    // Whoever gave it memory expected one; all others only hear of it.
+    // A user who configured its memory expects a GPU and gets a warning; others get an info
+    // message.
     const bool expected = hot.bytes > 0 || !hot.placement.empty();
     if (expected) base::LogWarning("computing without a GPU: ", out.hot.fallback);
     if (!expected) base::LogInfo("computing without a GPU: ", out.hot.fallback);

@@ -1,20 +1,20 @@
-// From what a user asks of the hot tier to neurons on two sides.
+// Sets up the hot tier: neurons on two sides, as the user's options require.
 #pragma once
 
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::load {
 
-// The GPU, or why it cannot be used.
+// The GPU, or the reason why it cannot be used.
 using Accelerator = Result<std::unique_ptr<device::Device>>;
-// Opens the GPU that the options ask for. Requires: they ask for one.
+// Opens the GPU that the options name. Requires: the options ask for a GPU.
 Accelerator OpenAccelerator(const LoadOptions& options);
 
-// Chooses what computes, plans which neurons are hot, or reads the plan, and moves them there.
-// Without a GPU that is asked for: Unavailable with the reason. FailedPrecondition: the model's
-// neurons cannot be shared out; a placement of another model or machine. `gpu`: used if the options
-// ask for one. `early`: what was decided before loading; null: nothing. After an error, `early` or
-// not, the model cannot be used.
+// Chooses the device, plans which neurons are hot or reads the plan, and moves them there.
+// Unavailable, with the reason, if a required GPU is missing. FailedPrecondition: the model's
+// neurons cannot be split; a placement of another model or machine. `gpu`: used if the options ask
+// for one. `early`: the decisions made before loading; null: none. After an error, with or without
+// `early`, the model cannot be used.
 Status SetUpHotTier(const model::ModelFile& file, const LoadOptions& options, Accelerator gpu,
                     const DeviceShare* early, LoadedModel& out);
 

@@ -11,7 +11,7 @@
 namespace thermocline::load {
 namespace {
 
-// Rules that fit the layers.
+// Checks that the rules fit the layers.
 Status CheckRules(const LoadedModel& model) {
   for (std::size_t l = 0; l < model.weights->layers.size(); ++l) {
     const model::LayerWeights& layer = model.weights->layers[l];
@@ -36,7 +36,7 @@ Status MakeCopies(LoadedModel& model) {
   return OkStatus();
 }
 
-// The copies, where the layers can be computed by the rules and memory has room.
+// Makes the copies if the layers support the rules and the copies fit into memory.
 Status MakeRoomedCopies(LoadedModel& model) {
   RETURN_IF_ERROR(CheckRules(model));
   const std::size_t bytes = model::InputMajorBytes(*model.weights);
@@ -53,8 +53,8 @@ void LogPoint(const predictor::Predictors& predictors) {
                 std::round(1e4 * point.kl) / 1e4, " nats on the calibration's text");
 }
 
-// The least seconds of a decoded token, as the model's modes are and by inputs: in turns, since a
-// machine's bandwidth changes within seconds.
+// The least seconds of a decoded token, with the model's current modes and with mode inputs;
+// measured alternately, because a machine's bandwidth changes within seconds.
 struct TokenSeconds {
   double now = INFINITY, inputs = INFINITY;
 };
@@ -95,7 +95,7 @@ Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model)
 }
 
 Status TryInputs(bool asked, LoadedModel& model) {
-  constexpr double kTimeMax = 0.95;  // of the time without loss: two runs differ by noise
+  constexpr double kTimeMax = 0.95;  // of the time without loss, because two runs differ by noise
   if (const Status ready = asked ? OkStatus() : MakeRoomedCopies(model); !ready.ok()) {
     base::LogInfo("mode inputs is allowed (engine.kl_max), and left: ", ready.message());
     DropInputs(model);

@@ -1,24 +1,24 @@
-// Mode inputs at load: copies of the matrices, and whether "auto" takes the mode.
+// Sets up mode inputs at load: copies of the matrices, and the decision if "auto" uses the mode.
 #pragma once
 
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::load {
 
-// FailedPrecondition for a model that has no mode inputs.
+// FailedPrecondition for a model that does not support mode inputs.
 Status CanCutInputs(const model::ModelConfig& config);
 
-// Checks the rules and makes the copies. FailedPrecondition for a layer that cannot be computed so,
-// or where a part of the model comes from flash; InvalidArgument for rules of another size;
+// Checks the rules and makes the copies. FailedPrecondition for a layer that the mode cannot
+// compute, or if a part of the model comes from flash; InvalidArgument for rules of another size;
 // ResourceExhausted.
 Status SetUpInputs(const FfnOptions& options, bool on_flash, LoadedModel& model);
 
-// Decodes by the rules if that is faster than the modes that are set, by measurement, and the
-// layers can be computed so, and memory has room for the copies. Else it says why, and takes the
-// rules away, unless requests may ask for the mode (`asked`). Errors of decoding.
+// Decodes by the rules if that is measured to be faster than the current modes, the layers support
+// it, and the copies fit into memory. Otherwise logs the reason and removes the rules, unless
+// requests may choose the mode (`asked`). Errors of decoding.
 Status TryInputs(bool asked, LoadedModel& model);
 
-// Takes the rules away: no request can ask for the mode.
+// Removes the rules: no request can choose the mode.
 void DropInputs(LoadedModel& model);
 
 }  // namespace thermocline::load

@@ -1,4 +1,4 @@
-// From options to a model: what is read, in which order, and what is set up then.
+// Loads a model according to the options: the order of reading its parts and setting them up.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -45,7 +45,7 @@ void LogModes(const LoadedModel& model) {
   }
 }
 
-// Down projections as rows, whatever the file has.
+// Makes down projections neuron-major, whatever the file's layout.
 Status TurnDownProjections(LoadedModel& model) {
   if (model.memory.tier != MemoryPlan::Tier::kMemory)
     return base::FailedPrecondition(
@@ -79,7 +79,8 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
                                                            options.model.ffn, *out.pool));
   if (down == DownInMemory::kRows && !file.config.experts.any() && !out.weights->has_down_rows())
     RETURN_IF_ERROR(TurnDownProjections(out));
-  // Before the cache is filled: what they are made from is loaded for the moment.
+  // Before the cache is filled, because the weights that predictors are made from are loaded
+  // temporarily.
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (plan.inputs) RETURN_IF_ERROR(SetUpInputs(options.model.ffn, bundle.has_value(), out));
@@ -98,8 +99,8 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   out.shadow_alone = plan.shadow_alone;
   out.ffn_modes = std::move(plan.modes.layers);
   if (out.ffn_automatic && !measurable) {
-    // Bytes from flash decide, or what a GPU computes, not what the CPU reads from memory: as few
-    // as the recall allows.
+    // Bytes from flash, or the GPU's work, determine the speed, not the CPU's memory reads: the
+    // mode that reads the least within the recall is taken.
     const FfnMode least = plan.candidates.empty() ? FfnMode::kExact : plan.candidates.front();
     out.ffn_modes.assign(out.weights->layers.size(),
                          out.config.HasZeros() ? least : FfnMode::kDense);
@@ -118,8 +119,8 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
   return OkStatus();
 }
 
-// Checks that the ablated parts were there: otherwise a measurement would compare a thing with
-// itself.
+// Checks that the disabled mechanisms would have been used: otherwise a measurement would compare
+// identical configurations.
 Status CheckAblation(const LoadedModel& model) {
   const Ablation& ablation = model.ablation;
   const auto any = [&](const auto& is) {
@@ -144,8 +145,7 @@ Status CheckAblation(const LoadedModel& model) {
   return OkStatus();
 }
 
-// A shadow that nobody asked for by name is given up where the model does not fit into memory with
-// it.
+// Drops a shadow that was not requested by name if the model does not fit into memory with it.
 Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
                                   std::optional<store::BundleIndex>& bundle) {
   auto memory = PlanMemory(needs, bundle);
@@ -158,8 +158,8 @@ Result<MemoryPlan> PlanWithShadow(const MemoryNeeds& needs, FfnPlan& plan,
   return PlanMemory(needs, bundle);
 }
 
-// The memory's plan. Rows on flash are of the file's own types, of which a GPU may not take some:
-// then it is given up, or, where more than this plan depends on it, that is the error.
+// The memory plan. Rows on flash have the file's own types, some of which a GPU may not support:
+// then the GPU is given up or, if more than this plan depends on it, an error is returned.
 Result<MemoryPlan> PlanWithGpu(const MemoryNeeds& needs, model::ModelFile& file, FfnPlan& plan,
                                Accelerator& gpu, std::optional<store::BundleIndex>& bundle) {
   auto memory = PlanWithShadow(needs, plan, bundle);
@@ -175,7 +175,7 @@ Result<MemoryPlan> PlanWithGpu(const MemoryNeeds& needs, model::ModelFile& file,
   return PlanWithShadow(needs, plan, bundle);
 }
 
-// The file, and what is known of the model by it.
+// Opens the file and reads the model's properties from it.
 Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   auto loaded = std::make_unique<LoadedModel>();
   ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
@@ -194,8 +194,8 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   loaded->verify = options.verify;
   loaded->ablation = options.ablation;
   auto tokenizer = text::Tokenizer::Create(file.vocabulary);
-  // A model without a tokenizer still runs on token ids (benchmarks); one with a tokenizer we
-  // cannot read does not.
+  // A model without a tokenizer still runs on token ids (benchmarks); one whose tokenizer is not
+  // supported does not.
   if (tokenizer.ok()) {
     loaded->tokenizer = *std::move(tokenizer);
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
@@ -206,8 +206,8 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
-// With one memory the CPU computes all experts; layers that a GPU has no kernels for are the CPU's,
-// and so are those of mode inputs.
+// With shared memory the CPU computes all experts; it also computes layers for which a GPU has no
+// kernels, and layers in mode inputs.
 Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config, Accelerator& gpu) {
   const HotOptions& hot = options.hot;
   if (!gpu.ok()) return OkStatus();
@@ -227,8 +227,8 @@ Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config,
   return OkStatus();
 }
 
-// `gpu`: what was opened of it. `early`: receives what the GPU is given before loading, if that is
-// decided then; from there on the host has not all of the model.
+// `gpu`: the opened GPU, or the error. `early`: receives the GPU's share if that is decided before
+// loading; from then on the host does not have the whole model.
 Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator gpu,
                                               std::optional<DeviceShare>& early) {
   ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
@@ -244,7 +244,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
-  // A GPU's K and V are no memory that is taken as it is used.
+  // A GPU allocates its KV cache in full, so the default context is capped.
   if (gpu.ok()) sizes.context_default_max = std::min(sizes.context_default_max, kContextDefault);
   ASSIGN_OR_RETURN(options.model.context_length,
                    ChooseContext({.file = file,
@@ -310,7 +310,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
       hot.device == HotDevice::kCpu ? base::Unavailable("not asked for") : OpenAccelerator(options),
       early);
   if (!loaded.ok() && early.has_value() && hot.device == HotDevice::kAuto) {
-    // The host has not all of the model: once more without the GPU.
+    // The host does not have the whole model: loads it again without the GPU.
     base::LogWarning("computing without a GPU: ", loaded.status().message());
     LoadOptions alone = options;
     alone.model.hot = {};

@@ -196,7 +196,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .prefetch_bytes = prefetch_bytes});
   }
   if (device_experts != nullptr) CHECK_LE(tokens_max, device_experts->tokens_max());
-  if (device_forward != nullptr) {  // its memory was shared out for so much
+  if (device_forward != nullptr) {  // the device's memory was sized for this many
     CHECK_LE(tokens_max, device_forward->tokens_max());
     CHECK_LE(context_length, device_forward->context_length());
     CHECK_LE(logits_max, device_forward->logits_max());

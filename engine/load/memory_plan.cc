@@ -17,21 +17,20 @@
 namespace thermocline::load {
 namespace {
 
-// The memory of libraries, threads, queues and the heap's own losses, which no line counts:
-// measured as 11 to 19 MiB with the daemon under load.
+// The memory of libraries, threads, queues and heap fragmentation, which has no line of its own in
+// the plan: measured as 11 to 19 MiB with the daemon under load.
 constexpr std::size_t kMargin = std::size_t{32} << 20;
 constexpr std::size_t kReadAlignment = 4096;
-// The share of the networks' bytes that reads under way may take, and the least size and number to
-// which reads are cut for it, in this order.
+// The share of the networks' bytes that buffers of reads in flight may take. To stay within it,
+// reads are made smaller first, down to kReadBytesMin, and then fewer, down to kReadsMin.
 constexpr double kReadsShareMax = 0.04;
 constexpr std::uint32_t kReadBytesMin = 16 << 10;
 constexpr int kReadsMin = 8;
-// A second stage reads ahead of prompts; above this share of the networks' memory the cache is
-// worth more.
+// A second stage allows reading ahead during prefill; above this share of the networks' memory, a
+// larger cache is worth more.
 constexpr double kSecondStageShareMax = 0.08;
 
-// Grammars take one part in so many of the budget at most, and of what is left for the neuron
-// cache.
+// Grammars get at most 1/kGrammarsShare of the budget, and of the bytes left for the neuron cache.
 constexpr std::size_t kGrammarsShare = 8;
 
 constexpr const char* kShrink =
@@ -47,7 +46,7 @@ class Planner {
     budget_ = base::MemoryBudget(needs.options.memory.budget_bytes);
   }
 
-  // Everything in memory; with drafts ahead where they are asked for and required, or fit.
+  // Everything in memory; with drafts ahead if they are requested and either required or fit.
   MemoryPlan InMemory() const {
     MemoryPlan plan = Fixed(MemoryPlan::Tier::kMemory);
     plan.lines.push_back({"feed-forward networks", sizes_.networks()});
@@ -60,7 +59,7 @@ class Planner {
     return n_.sizes.ahead.required || Fits(with) ? with : plan;
   }
 
-  // Gives grammars one part in `parts` of what is left.
+  // Gives grammars one part in `parts` of the remaining bytes.
   MemoryPlan WithGrammars(MemoryPlan plan, std::size_t parts) const {
     const std::size_t left = budget_ > plan.total() ? budget_ - plan.total() : 0;
     const std::size_t more =
@@ -80,7 +79,7 @@ class Planner {
   }
 
   Result<MemoryPlan> WithNeurons(const store::BundleIndex& index) const {
-    // Modes that read all deciding rows for every token want them in memory.
+    // Modes that read all deciding rows for every token need them in memory.
     const auto reads_all = [](FfnMode mode) { return !ffn::Predicts(mode); };
     std::vector<FfnMode> wanted = n_.ffn.also;
     wanted.insert(wanted.end(), n_.ffn.modes.layers.begin(), n_.ffn.modes.layers.end());
@@ -116,7 +115,7 @@ class Planner {
     return Refuse(Fixed(MemoryPlan::Tier::kLayers), kShrink);
   }
 
-  // `plan`: the least there is.
+  // `plan`: the smallest possible plan.
   Status Refuse(const MemoryPlan& plan, const std::string& advice) const {
     if (n_.options.memory.ffn_share > 0 && !model::HasExpertRows(n_.file)) return RefuseShare(plan);
     return base::ResourceExhausted(n_.file.path, ": needs ", base::HumanBytes(plan.total()),
@@ -129,7 +128,7 @@ class Planner {
   }
 
  private:
-  // The memory that is needed whatever comes from flash; layers bring attention along.
+  // The memory needed regardless of flash; the tier of whole layers has attention on flash too.
   MemoryPlan Fixed(MemoryPlan::Tier tier, bool deciding_held = true) const {
     MemoryPlan plan;
     plan.tier = tier;
@@ -182,7 +181,7 @@ class Planner {
     return plan;
   }
 
-  // A read takes as much room as a bundle, at least.
+  // The buffer of a read is at least as large as a bundle.
   void FitReads(std::size_t bundle_bytes, MemoryPlan& plan) const {
     const double room = kReadsShareMax * static_cast<double>(sizes_.networks());
     const auto fits = [&] {
@@ -230,12 +229,13 @@ class Planner {
   std::size_t budget_ = 0;
 };
 
-// The memory that the program and others may take between the choice of a context and the plan,
-// which asks the system again: without it a context that just fits would be refused then.
+// Allowance for memory that this and other processes may take between the choice of a context and
+// the plan, which queries the system again: without it, a context that just fits could be refused
+// then.
 std::size_t TakenMeanwhile(const MemoryPlan& plan) { return (4 << 20) + plan.total() / 64; }
 
-// True if sequences of `context` tokens fit, with the transformer that drafts ahead, if there may
-// be one.
+// True if sequences of `context` tokens fit with everything in memory, including the transformer
+// that drafts ahead (if configured), all grammars wanted, and the allowance of TakenMeanwhile.
 bool ContextFits(const MemoryNeeds& needs, ModelSizes sizes, int context) {
   ModelOptions options = needs.options;
   options.context_length = context;

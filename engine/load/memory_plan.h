@@ -1,4 +1,4 @@
-// Divides a model between memory and flash, so that the whole process keeps within a budget.
+// Divides a model between memory and flash, so that the whole process stays within a budget.
 #pragma once
 
 #include <functional>
@@ -13,36 +13,36 @@
 
 namespace thermocline::load {
 
-// The sizes of a second transformer over the same weights, which drafts while the first one
-// verifies.
+// The sizes of a second transformer over the same weights that drafts while the first one verifies.
 struct AheadSizes {
   int tokens_max = 0;     // T of one step, with their logits; 0: there is none
-  int threads = 0;        // of its own; 0: as many as the first has
-  bool required = false;  // false: left out where it does not fit
-  // Beside its buffers and a sampler: K and V, distributions.
+  int threads = 0;        // separate threads; 0: as many as the first has
+  bool required = false;  // false: omitted if it does not fit
+  // Bytes beside its buffers and a sampler: KV cache, distributions.
   std::function<std::size_t(const model::ModelConfig&)> bytes = {};
 };
 
 // The memory of requests' grammars, in bytes.
 struct GrammarSizes {
-  std::size_t least = 0, most = 0;  // the plan chooses; most = 0: there are none
-  std::size_t of_token = 0;         // of the vocabulary, beside it
+  std::size_t least = 0, most = 0;  // chosen by the plan within these; most = 0: no grammars
+  std::size_t of_token = 0;         // bytes per token of the vocabulary, in addition
 };
 
-// Tokens of a sequence where nobody says how many, at most; servers take as many as fit.
+// Default limit on the tokens of a sequence; servers take as many as fit.
 inline constexpr int kContextDefault = 8192;
 
 // The sizes of later transformers and caches.
 struct WorkSizes {
   int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
-  int logits_max = 1;   // tokens of one call whose logits may be asked for
-  int sharing = 0;      // sequences that may share a step, each with a sampler; 0: none do
-  // Tokens of a sequence that nobody asked for, at most: ChooseContext.
+  int logits_max = 1;   // tokens of one call whose logits may be requested
+  int sharing = 0;      // sequences that may share a step, each with a sampler; 0: none share
+  // Upper limit of the context if it is not configured: ChooseContext.
   int context_default_max = kContextDefault;
-  // Keys and values, with sequences of so many tokens, `whole` as below; empty = one sequence.
+  // Bytes of the KV cache for sequences of `context` tokens, `whole` as below; empty = one
+  // sequence.
   std::function<std::size_t(const model::ModelConfig&, int context, bool whole)> kv_bytes = {};
   GrammarSizes grammars = {};
-  // Layers with a window keep all tokens, as the others: a device may have them so.
+  // Layers with a window keep all tokens, like the others, as a device may require.
   bool kv_whole = false;
   AheadSizes ahead = {};
 };
@@ -53,13 +53,13 @@ struct MemoryPlan {
   Tier tier = Tier::kMemory;
   bool deciding_held = true;             // kNeurons: the deciding rows are all in memory
   std::size_t slots = 0;                 // kNeurons: neurons of the cache
-  int stages = 2;                        // kNeurons: layers that may pass through at a time
-  int reads = 128;                       // under way at a time
-  std::uint32_t read_bytes = 128 << 10;  // kNeurons: of one, at most
+  int stages = 2;                        // kNeurons: layers that may be staged at a time
+  int reads = 128;                       // maximum reads in flight
+  std::uint32_t read_bytes = 128 << 10;  // kNeurons: maximum bytes of one
   bool read_ahead = true;                // kNeurons: as MemoryOptions
   std::vector<int> stage_of = {};        // kLayers: [L] as store::SpreadStages
   bool ahead = false;                    // kMemory: WorkSizes::ahead is counted
-  // The part of the line of grammars that the vocabulary does not take, and its least value.
+  // Bytes for compiled grammars, and their minimum. The vocabulary index is not included.
   std::size_t grammars = 0, grammars_least = 0;
 
   struct Line {
@@ -68,28 +68,28 @@ struct MemoryPlan {
   };
   std::vector<Line> lines;
   std::size_t budget = 0;
-  std::size_t given_back = 0;  // of the lines, once the model was loaded
+  std::size_t given_back = 0;  // part of the lines freed after the model was loaded
 
   std::size_t total() const;
-  // The bytes that the budget leaves while the model loads: grammars come later.
+  // Bytes that the budget leaves while the model loads, before grammars need memory.
   std::size_t RoomWhileLoading() const;
-  // Adds a line for what stays, at the cost of grammars where nothing else is left. False: it does
-  // not fit, and nothing is taken.
+  // Adds a line for a permanent allocation, taken from the grammars' bytes if nothing else is left.
+  // Returns false, and changes nothing, if it does not fit.
   bool Take(const char* name, std::size_t bytes);
-  // Gives so many bytes more to grammars.
+  // Adds bytes for grammars.
   void GrowGrammars(std::size_t bytes);
   std::string Table() const;
 };
 
-// The part of a model on a device that shares the host's memory, which the host does not hold.
+// The part of a model that is held only by a device, which shares the host's memory.
 struct DeviceShare {
-  int home_layers = 0;      // the first ones: their attention
-  bool head = false;        // if it is another matrix than the embedding
-  bool networks = true;     // of the home layers; false: the host holds them, too, for audits
-  std::size_t bytes = 0;    // that the device takes of the one memory: weights, KV cache, scratch
-  std::size_t passing = 0;  // of the host's memory, for a layer on its way there
-  // [L] where cold neurons come from flash: those that the device has of each layer, ascending.
-  // Empty: it has whole layers.
+  int home_layers = 0;      // the first ones: the device computes their attention
+  bool head = false;        // if it is a different matrix than the embedding
+  bool networks = true;     // of the home layers; false: the host holds them too, for audits
+  std::size_t bytes = 0;    // used by the device in the shared memory: weights, KV cache, scratch
+  std::size_t passing = 0;  // host memory for one layer during upload
+  // [L] if cold neurons come from flash: the device's neurons of each layer, ascending. Empty: it
+  // has whole layers.
   std::vector<std::vector<int>> hot = {};
 
   bool beside_flash() const { return !hot.empty(); }
@@ -108,17 +108,17 @@ struct MemoryNeeds {
   const ModelOptions& options;
   const WorkSizes& sizes;
   int threads = 1;
-  const DeviceShare* device = nullptr;  // null: the host holds all
+  const DeviceShare* device = nullptr;  // null: the host holds everything
 };
 
-// Tokens of a sequence: what the options say, or the model's own as far as
-// sizes.context_default_max and the memory budget allow with everything in memory, kContextDefault
-// at least. Errors of the model's tensors as model::LoadWeights.
+// Tokens of a sequence: from the options, or the model's own limit as far as
+// sizes.context_default_max and the memory budget allow with everything in memory, at least
+// kContextDefault. Errors of the model's tensors as model::LoadWeights.
 Result<int> ChooseContext(const MemoryNeeds& needs);
 
-// Everything in memory if it fits; else with the bundle file, if there is one. ResourceExhausted,
-// with a table of what needs what, if it does not fit, and what can be done. Errors of the bundle
-// file as store::ReadBundleIndex. `bundle` receives its index if it is used.
+// Everything in memory if it fits; otherwise with the bundle file, if there is one.
+// ResourceExhausted, with a table of the memory needed and advice, if it does not fit. Errors of
+// the bundle file as store::ReadBundleIndex. `bundle` receives its index if it is used.
 Result<MemoryPlan> PlanMemory(const MemoryNeeds& needs, std::optional<store::BundleIndex>& bundle);
 
 }  // namespace thermocline::load

@@ -39,8 +39,8 @@ Result<ModelSizes> MeasureModel(const MemoryNeeds& n) {
   return sizes;
 }
 
-// The largest rank of the side-car's predictors, or, where the model's file brings its own, a guess
-// from above.
+// The largest rank of the side-car's predictors or, if the model's file has its own, an upper
+// bound.
 int LargestRank(const MemoryNeeds& n) {
   if (!n.ffn.side_car.has_value()) return n.file.config.hidden_size;
   int rank = 0;
@@ -49,7 +49,7 @@ int LargestRank(const MemoryNeeds& n) {
   return rank;
 }
 
-// The bytes of both ends of a hot tier, should there be one.
+// The bytes of both ends of a hot tier, if there may be one.
 std::size_t HotBytes(const MemoryNeeds& n, ffn::FfnSizes sizes) {
   const HotOptions& hot = n.options.hot;
   const bool device = hot.device == HotDevice::kCuda ||

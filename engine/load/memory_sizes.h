@@ -8,7 +8,7 @@
 
 namespace thermocline::load {
 
-// Bytes by what they are for.
+// Bytes by purpose.
 struct ModelSizes {
   std::size_t shared = 0, attention = 0, deciding = 0, rests = 0;
   std::vector<std::size_t> images;  // [L] of whole layers
@@ -17,13 +17,13 @@ struct ModelSizes {
   std::size_t networks() const { return deciding + rests; }
 };
 
-// The sizes of the model, its predictors, its KV cache and this process as it is. Errors of the
+// The sizes of the model, its predictors, its KV cache and the process at present. Errors of the
 // model's file.
 Result<ModelSizes> SizesOf(const MemoryNeeds& needs);
 
-// Tokens of a sequence: as asked for, or the default.
+// Tokens of a sequence: as configured, or the default.
 int ContextLength(const MemoryNeeds& needs);
-// Buffers of a step, with the samplers of sequences that share it and the ends of a hot tier.
+// Buffers of a step, including the samplers of sequences that share it and both ends of a hot tier.
 std::size_t BufferBytes(const MemoryNeeds& needs, MemoryPlan::Tier tier, bool deciding_held);
 // The bytes of the second transformer that drafts ahead.
 std::size_t AheadBytes(const MemoryNeeds& needs);

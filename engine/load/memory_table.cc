@@ -1,4 +1,4 @@
-// The sums of a plan of memory, and its table.
+// The totals of a memory plan, and its table.
 #include <cstdio>
 
 #include "engine/base/strings.h"

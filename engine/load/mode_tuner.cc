@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPrompt = 16, kDecode = 16, kRepetitions = 5;
 constexpr int kRounds = 3;  // of each layout
 
-// Bytes a token reads in a mode, should down be neuron-major (`rows`) or not: `live` and
-// `predicted` are shares of the neurons.
+// Bytes a token reads in a mode, with down neuron-major (`rows`) or not: `live` and `predicted` are
+// shares of the neurons.
 double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, bool rows, double live,
                double predicted) {
   const model::LayerWeights& w = model.weights->layers[layer];
@@ -37,8 +37,8 @@ double BytesOf(const LoadedModel& model, std::size_t layer, FfnMode mode, bool r
   return planes + predicted * first + rest;
 }
 
-// A layer's down projection as the file has it and neuron-major, one after the other in the same
-// memory: to be timed in turns, as a machine's bandwidth changes within seconds.
+// A layer's down projection in the file's layout and neuron-major, alternately in the same memory:
+// the two are timed in turns, because a machine's bandwidth changes within seconds.
 class DownInTurns {
  public:
   DownInTurns(model::LayerWeights& layer, base::WorkerPool& pool)
@@ -106,10 +106,10 @@ class Tuner {
  private:
   struct Choice {
     std::vector<FfnMode> modes;  // [L]
-    double seconds = 0;          // of all layers, for a token
+    double seconds = 0;          // of all layers, per token
   };
 
-  // The fastest modes, down as it is in the probed layer now. Requires: TimeProbe.
+  // The fastest modes for the current layout of down in the probed layer. Requires: TimeProbe.
   Choice Weigh() const {
     const auto& seconds = seconds_.at(turned());
     Choice choice;
@@ -175,7 +175,7 @@ class Tuner {
     return all;
   }
 
-  // Keeps the share of live neurons of every layer and an input of the probed one.
+  // Records the share of live neurons of every layer and an input of the probed one.
   Status Decode(nn::KvCache& cache) {
     std::vector<int> prompt(kPrompt);
     for (int i = 0; i < kPrompt; ++i) prompt[i] = ((i * 7919 + 13) % model_.config.vocab_size);
@@ -200,7 +200,7 @@ class Tuner {
     return OkStatus();
   }
 
-  // Keeps the least time of each mode, by the layout of down.
+  // Records the least time of each mode, by the layout of down.
   void TimeProbe() {
     const int layer = static_cast<int>(probe_);
     for (const FfnMode mode : Candidates()) {

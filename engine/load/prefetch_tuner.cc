@@ -11,7 +11,7 @@ namespace thermocline::load {
 namespace {
 
 constexpr int kPrefetchRounds = 3;
-// The default is left only for what is surely faster.
+// The default is replaced only by a distance that is clearly faster.
 constexpr double kPrefetchTimeMax = 0.97;
 
 // Quantised matrices, until they have `limits.enough` bytes together; none if they have less than
@@ -33,7 +33,7 @@ std::vector<const model::Linear*> LargeMatrices(const model::Weights& weights,
   return matrices;
 }
 
-// Every matrix times one token.
+// Multiplies every matrix by one token.
 class Products {
  public:
   Products(std::vector<const model::Linear*> matrices, const kernels::OpTable& ops,

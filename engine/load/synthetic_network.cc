@@ -13,11 +13,11 @@ namespace {
 
 using kernels::DType;
 
-constexpr int kDistinctRows = 64;  // the others repeat them, in no order
+constexpr int kDistinctRows = 64;  // the other rows repeat these in random order
 
 std::size_t Area(std::size_t a, int b) { return a * b; }
 
-// Rows of a matrix, and panels of another, filled with a few random rows again and again.
+// Fills rows of a matrix, or panels, by repeating a few random rows.
 class Filler {
  public:
   Filler(std::uint8_t* begin, int cols) : next_(begin), cols_(cols) {}
@@ -29,7 +29,7 @@ class Filler {
     for (int r = 0; r < kDistinctRows; r += kernels::kPanelRows)
       kernels::PackRows(type, some.data() + Area(row_bytes, r), kernels::kPanelRows, cols_,
                         packed.data() + Area(row_bytes, r));
-    // In no order: which neurons are live must not be regular.
+    // In random order, because the pattern of live neurons must not be regular.
     std::uint8_t* begin = next_;
     for (int r = 0; r < rows; ++r)
       std::memcpy(begin + Area(row_bytes, r),

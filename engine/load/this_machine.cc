@@ -31,7 +31,8 @@ Status DescribeExperts(const model::Weights& weights, int hidden_size, Calibrati
   return OkStatus();
 }
 
-// A dense network as large as what a token reads of a mixture's layer; dense ones as they are.
+// A dense network as large as the weights a token reads of a mixture's layer; dense models are
+// unchanged.
 model::ModelConfig DenseLike(const model::ModelConfig& config) {
   model::ModelConfig out = config;
   if (!config.experts.any()) return out;
@@ -40,7 +41,7 @@ model::ModelConfig DenseLike(const model::ModelConfig& config) {
   return out;
 }
 
-// Describes the model's matrices as they are in memory, and the bytes of its networks.
+// Describes the model's matrices with their types in memory, and the bytes of its networks.
 Status Describe(const model::ModelFile& file, CalibrationOptions& out) {
   model::Weights weights;
   const model::LoadWeightsOptions load;
@@ -78,7 +79,7 @@ Result<SideThreads> ShareThreads(int all, int asked) {
 
 namespace {
 
-// The CPU's figures beside the device's, remembered by both.
+// The CPU's figures beside the device's, both cached.
 Result<placement::Machine> DeviceMachine(const model::ModelFile& file,
                                          const std::string& model_hash, CalibrationOptions cpu,
                                          const ThisMachineOptions& o) {

@@ -1,4 +1,4 @@
-// The machine this process runs on, as placement sees it for one model.
+// The machine this process runs on, as seen by placement for one model.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace thermocline::load {
 
-// Kernel threads of either side where the hot one is a partition of the CPU.
+// Kernel threads of both sides if the hot one is a partition of the CPU.
 struct SideThreads {
   int cold, hot;
 };
-// InvalidArgument: not one for each side. `asked` = 0: half of all.
+// InvalidArgument: fewer than one for each side. `asked` = 0: half of all.
 Result<SideThreads> ShareThreads(int all, int asked);
 
 struct ThisMachineOptions {
@@ -24,18 +24,19 @@ struct ThisMachineOptions {
   int threads = 1;  // of both sides
   HotOptions hot = {};
   device::Device* device = nullptr;            // the hot side; null: a second partition of the CPU
-  bool flash = false;                          // measure what the model lies on, too
-  std::size_t measuring_bytes_max = SIZE_MAX;  // memory for the weights that are measured with
+  bool flash = false;                          // also measure the device that the model lies on
+  std::size_t measuring_bytes_max = SIZE_MAX;  // memory limit for the measured weights
 };
 
-// A mixture's experts on a GPU have no layer's attention beside them; where there is one memory,
-// the CPU computes them all.
+// Adapts `machine` to a mixture: its experts on a GPU have no layer's attention beside them, and
+// with shared memory the CPU computes all of them.
 void AsForExperts(placement::Machine& machine);
 
-// Measured, or remembered from an earlier call (load/calibration.h, store/device_probe.h), with
-// `hot.bytes` for the hot side (of a device at most what it has free, and all of it if 0) and what
-// the system allows this process as RAM. Errors as model::MeasureWeights, ShareThreads, CpuMachine,
-// WithDevice. For a mixture what is measured is a dense network as large as the experts of a token.
+// Measured, or cached from an earlier call (load/calibration.h, store/device_probe.h), with
+// `hot.bytes` for the hot side (for a device at most its free memory, and all of that if 0) and as
+// RAM the memory that the system allows this process. Errors as model::MeasureWeights,
+// ShareThreads, CpuMachine, WithDevice. For a mixture a dense network as large as the experts of
+// one token is measured.
 Result<placement::Machine> ThisMachine(const model::ModelFile& file, const std::string& model_hash,
                                        const ThisMachineOptions& options);
 

@@ -1,5 +1,5 @@
-// Statistics of the use of a layer's neurons: how often each is active, how unevenly, and how much
-// one token's active neurons have in common with the next ones'.
+// Statistics of the use of a layer's neurons: how often each is active, how skewed the distribution
+// is, and how much the active neurons of consecutive tokens overlap.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@ namespace thermocline::offline {
 
 inline constexpr std::array kUnionWindows = {2, 4, 8, 16};  // tokens
 
-// Gathers one layer's active sets, token by token. Thread-compatible.
+// Collects one layer's active sets, token by token. Thread-compatible.
 class ActivationCounter {
  public:
   explicit ActivationCounter(int neurons);
 
-  // The next tokens do not follow the ones before.
+  // The next token does not follow the previous one.
   void BeginSequence();
   // The neurons of one token, [F]: zero = not active.
   void Add(std::span<const float> neurons);
@@ -25,7 +25,7 @@ class ActivationCounter {
   const std::vector<std::uint32_t>& counts() const { return counts_; }  // [F]
   // Mean share of neurons active for a token.
   double active_share() const;
-  // Returns the share of a token's active neurons that was active at the token before too.
+  // Returns the share of a token's active neurons that was also active at the previous token.
   double overlap() const;
   // Mean share of neurons active for any of kUnionWindows[i] consecutive tokens; 0 if no sequence
   // was that long.
@@ -40,31 +40,32 @@ class ActivationCounter {
 
   int neurons_;
   std::int64_t tokens_ = 0, active_ = 0;
-  std::int64_t followed_ = 0, kept_ = 0;  // active neurons of tokens with one before; in both
+  std::int64_t followed_ = 0, kept_ = 0;  // active neurons of tokens with a predecessor; active
+                                          // there too
   std::vector<std::uint32_t> counts_;     // [F]
   std::vector<std::uint64_t> now_, before_;
   bool has_before_ = false;
   std::array<Window, kUnionWindows.size()> windows_;
 };
 
-// frequency of rank r ~ r^-exponent.
+// The power law: frequency of rank r ~ r^-exponent.
 struct ZipfFit {
   double exponent = 0;
   double r_squared = 0;  // of the fit in logarithms
-  int ranks = 0;         // that were fitted
+  int ranks = 0;         // number of fitted ranks
 };
-// Least squares of log count over log rank, weighted by 1 / rank so that every octave of ranks
-// counts alike. Ranks with fewer than 8 activations are noise, and those of neurons that are nearly
-// always active (9 of 10 tokens) are cut off by certainty: both are left out.
+// Least squares of log count over log rank, weighted by 1 / rank so that every octave of ranks has
+// the same weight. Ranks with fewer than 8 activations are noise, and neurons that are nearly
+// always active (9 of 10 tokens) are capped at certainty: both are left out.
 ZipfFit FitZipf(std::span<const std::uint32_t> counts, std::int64_t tokens);
 
-// The smallest share of neurons that makes `share` of the activations; 0 if there are none.
+// The smallest share of neurons that accounts for `share` of the activations; 0 if there are none.
 // Source: PowerInfer, figure 5.
 double HotShare(std::span<const std::uint32_t> counts, double share);
 
 // Neurons by the share of tokens that activate them.
 struct FrequencyBin {
-  double upper = 0;  // share, included; the bin before ends below. The first is 0: never active
+  double upper = 0;  // share, inclusive; the lower bound is the previous bin's; the first is 0
   int neurons = 0;
 };
 std::vector<FrequencyBin> FrequencyHistogram(std::span<const std::uint32_t> counts,

@@ -1,5 +1,5 @@
-// Floats that begin at a cache line. How Eigen walks over an array depends on where it begins:
-// with any beginning, the same training would not always give the same bits.
+// Floats aligned to a cache line. Eigen's order of operations depends on an array's alignment: with
+// arbitrary alignment, the same training would not always give the same bits.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A matrix of bits: which neurons (columns) were active for which tokens (rows).
+// A matrix of bits: the neurons (columns) that were active for each token (rows).
 #pragma once
 
 #include <bit>

@@ -74,7 +74,7 @@ std::string HeaderText(const store::BundleIndex& index) {
   return header.Dump();
 }
 
-// Refuses an index that ReadBundleIndex would refuse.
+// Rejects an index that ReadBundleIndex would reject.
 Status CheckIndex(const std::string& path, const store::BundleIndex& index) {
   const bool neurons = index.kind == Kind::kNeurons;
   const std::size_t layers = std::max(index.num_hidden_layers, 0);
@@ -176,7 +176,7 @@ void BundleWriter::PlanFile() {
   settings_high_ = settings.high;
 }
 
-// Finds out how many layers of the part are of use.
+// Determines how many layers of the part are usable.
 Status BundleWriter::Resume() {
   PartState state;
   if (file_->size() != index_.file_bytes) return OkStatus();
@@ -283,7 +283,7 @@ Status BundleWriter::AddImage(std::span<const std::byte> image) {
   return FinishLayer();
 }
 
-// The data, then the CRCs, then the word that they are there.
+// Writes the CRCs after the data, and then the state that counts the layer as done.
 Status BundleWriter::FinishLayer() {
   const auto arrays = Arrays(layers_done_);
   for (std::size_t i = 0; i < arrays.size(); ++i)

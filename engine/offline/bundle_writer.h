@@ -1,10 +1,10 @@
-// Writes a bundle file, layer by layer, so that a run that was killed goes on where it was.
+// Writes a bundle file, layer by layer, so that an interrupted run can be resumed.
 //
 // MODEL.tcb.part has the layout of the finished file (bundle_format.h), but begins with the state:
 //   8 bytes magic "TCBPART1", u32 layers that are done, u32 0, u64 u64 XXH3-128 of the header and
-//   of what the index says before any layer is written (order, activations)
-// A layer is done when its data and its CRCs are on the disk. Whole, the part gets header, index
-// and hash, and is renamed over MODEL.tcb, which stays as it is until then.
+//   of the index before any layer is written (order, activations)
+// A layer is done when its data and its CRCs are on the disk. When all are done, the part gets
+// header, index and hash, and is renamed over MODEL.tcb, which is unchanged until then.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ namespace thermocline::offline {
 // Thread-compatible.
 class BundleWriter {
  public:
-  // `index` says all but the CRCs, data_offset and file_bytes; its sizes are those that
-  // ReadBundleIndex takes. Goes on with the part of an earlier run if that was to become the same
-  // file and its last layer has the CRCs that it should have, else begins anew. Unavailable:
-  // another process writes it; ResourceExhausted: no room for the file (nothing is left behind);
-  // InvalidArgument: `index` is not what a bundle file can hold.
+  // `index` contains everything but the CRCs, data_offset and file_bytes; its sizes must be
+  // accepted by ReadBundleIndex. Resumes the part of an earlier run if it was to become the same
+  // file and its last layer has the right CRCs, otherwise starts over. Unavailable: another process
+  // is writing it; ResourceExhausted: no disk space for the file (nothing is left behind);
+  // InvalidArgument: a bundle file cannot represent `index`.
   static Result<std::unique_ptr<BundleWriter>> Open(const std::string& path,
                                                     store::BundleIndex index);
 
@@ -33,13 +33,13 @@ class BundleWriter {
   int layers_done() const { return layers_done_; }
   const std::string& part_path() const { return file_->part_path(); }
 
-  // The rows of layer layers_done(): [F, D] each, of the layout's types; gate only if there is one.
-  // Of experts [E, f D]: an expert's panels are the bytes of such a row.
+  // The rows of layer layers_done(): [F, D] each, with the layout's types; gate only if there is
+  // one. For experts [E, f D]: an expert's panels are the bytes of such a row.
   struct LayerRows {
     kernels::RowMatrix gate, up, down;
   };
   Status AddNeurons(const LayerRows& rows);
-  // The image of layer layers_done(), of image_bytes.
+  // The image of layer layers_done(), image_bytes long.
   Status AddImage(std::span<const std::byte> image);
   // Requires: all layers are done.
   Status Commit();

@@ -9,14 +9,14 @@
 namespace thermocline::offline {
 namespace {
 
-// Outcomes as which phi counts in a class of which less is known.
+// Weight of phi's estimate in a class, in outcomes, against the observed ones.
 constexpr double kShrink = 4;
-constexpr double kHindsightShrink = 1e-6;  // only where nothing is known
+constexpr double kHindsightShrink = 1e-6;  // used only for classes without data
 
-// [k][rank - 1]: how likely an outcome is, up to a factor.
+// [k][rank - 1]: relative likelihood of an outcome.
 using Table = std::array<std::array<double, kRanksMax>, kDraftTokensMax + 1>;
 
-// A learned share: hits out of trials, with a prior.
+// A learned share: hits out of trials, combined with a prior.
 struct Share {
   double hits = 0, trials = 0;
   void Add(bool hit) { hits += hit, ++trials; }
@@ -64,8 +64,8 @@ class Learned {
   const spec::Phi& phi() const { return phi_.phi(); }
 
  private:
-  // The probability that token j is accepted if those before it are; for j = n, that it is the one
-  // that follows.
+  // The probability that token j is accepted if the earlier ones are; for j = n, that it is the
+  // token that follows.
   double Accepted(const RecordedRound& r, int j, bool with_confidence) const {
     const double reached = phi().AtLeast(j, kDraftTokensMax);
     const double by_phi = reached > 0 && j < r.n ? phi().AtLeast(j + 1, r.n) / reached : 0;
@@ -73,7 +73,8 @@ class Learned {
     if (!with_confidence || j >= base::IntSize(r.confidence)) return share;
     return classes_[r.confidence[j]].Estimate(share, shrink_);
   }
-  // The probability that the token in place of a refused one is the draft's other of this rank.
+  // The probability that the replacement of a rejected token is the draft's other token of this
+  // rank.
   double Other(int rank) const {
     return rank < kRanksMax ? others_[rank - 1].Estimate(1.0 / (1 << rank), 1) : 0;
   }
@@ -85,7 +86,7 @@ class Learned {
   std::array<Share, kRanksMax - 1> others_;
 };
 
-// Branches that come before the outcome; among equals the longer first, then the lower rank.
+// Number of branches before the outcome; ties go to the longer, then to the lower rank.
 int Place(const Table& table, const RecordedRound& r) {
   if (r.rank <= 0) return std::numeric_limits<int>::max();
   const double own = table[r.k][r.rank - 1];
@@ -101,7 +102,7 @@ int Place(const Table& table, const RecordedRound& r) {
   return before;
 }
 
-// One branch for each length, right for the whole draft and its next token.
+// One branch for each length, right only for the whole draft and its next token.
 int PaperPlace(const spec::Phi& phi, const RecordedRound& r) {
   if (r.k < r.n || r.rank != 1) return std::numeric_limits<int>::max();
   Table lengths = {};

@@ -10,9 +10,10 @@ namespace thermocline::offline {
 namespace {
 
 constexpr int kTile = 256;             // rows and columns of a product's tile
-constexpr int kUpdateChunk = 1 << 16;  // weights of an item of Adam
+constexpr int kUpdateChunk = 1 << 16;  // weights in a work item of Adam
 // Adam moves every weight by about its rate, so a unit's sum moves by the rate times its inputs:
-// rates go with 1 / inputs, or wide layers diverge. fc2's inputs are fewer and larger.
+// rates are scaled by 1 / inputs, because wide layers would diverge otherwise. fc2's inputs are
+// fewer and larger.
 // Source: Yang et al. 2022, Tensor Programs V.
 constexpr float kOutputRate = 0.25F;
 

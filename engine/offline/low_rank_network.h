@@ -1,4 +1,4 @@
-// The network that is trained: logits = fc2 relu(fc1 x), with its gradients and Adam's state.
+// The trained network, logits = fc2 relu(fc1 x), with its gradients and Adam's state.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct TrainingData {
   }
 };
 
-// The product of `p`, cut into the same tiles for any number of threads.
+// Computes the product of `p`, divided into the same tiles for any number of threads.
 void MultiplyTiled(const TrainingOps& ops, base::WorkerPool& pool, ProductParams p);
 
-// Thread-compatible; its products run on the pool. Same data and seed: the same bits at any number
-// of threads.
+// Thread-compatible; its products run on the pool. The same data and seed give the same bits at any
+// number of threads.
 class LowRankNetwork {
  public:
   struct Params {
@@ -42,14 +42,14 @@ class LowRankNetwork {
   explicit LowRankNetwork(const Params& params);
 
   int rank() const { return rank_; }
-  // Starts anew with `rank` random units that nothing listens to yet.
+  // Starts over with `rank` random units whose output weights are zero.
   void Reset(int rank);
   // One step on T tokens `x` [T, D] with the labels' rows `tokens` [T].
   struct Step {
     std::span<const float> x;
     const BitMatrix& labels;
     std::span<const int> tokens;
-    float positive_weight = 1, learning_rate = 1;  // the rate of a unit with one input
+    float positive_weight = 1, learning_rate = 1;  // the rate for a unit with one input
   };
   void Train(const Step& step);
 
@@ -58,7 +58,7 @@ class LowRankNetwork {
 
   std::span<const float> fc1() const { return fc1_.values; }
   std::span<const float> fc2() const { return fc2_.values; }
-  // Same shapes as before.
+  // The shapes must be the current ones.
   void SetWeights(std::span<const float> fc1, std::span<const float> fc2);
 
  private:
@@ -75,7 +75,7 @@ class LowRankNetwork {
   base::WorkerPool& pool_;
   std::uint64_t random_;
   int rank_ = 0;
-  int steps_ = 0;                                    // of Adam, since its start
+  int steps_ = 0;                                    // of Adam, since the last Reset
   Matrix fc1_, fc2_;                                 // [R, D], [F, R]
   AlignedFloats hidden_, hidden_gradient_, logits_;  // [T, R], [T, R], [T, F]
 };

@@ -13,8 +13,8 @@ namespace thermocline::offline {
 namespace {
 
 constexpr int kRankStep = 16;          // ranks are whole panels of the kernels
-constexpr int kMeasureTokens = 256;    // computed at once on held-out data
-constexpr double kWorthwhile = 0.995;  // a share below this part of the best is progress
+constexpr int kMeasureTokens = 256;    // computed at a time on held-out data
+constexpr double kWorthwhile = 0.995;  // a share below this part of the best counts as progress
 constexpr double kWorthDoubling = 0.95;
 
 int RoundRank(double rank) {
@@ -84,8 +84,8 @@ class Trainer {
             .seed = options_.seed};
   }
 
-  // The dimensions of x differ by orders of magnitude; the network sees x times scale_, and fc1
-  // takes the scale in when it is stored.
+  // The dimensions of x differ by orders of magnitude; the network receives x times scale_, and fc1
+  // includes the scale when it is stored.
   void ScaleInputs() {
     const int d = train_.hidden_size;
     std::vector<double> square(d);
@@ -121,13 +121,13 @@ class Trainer {
       rank = std::min(2 * rank, rank_max);
       met = Trial(rank);
       if (!met && best_.predicted_share > kWorthDoubling * smaller.predicted_share) {
-        best_ = smaller;  // more ranks do not help
+        best_ = smaller;  // higher ranks do not help
         return;
       }
     }
   }
 
-  // Trains `rank` units into best_; whether that reaches the share asked for.
+  // Trains `rank` units into best_; returns true if that reaches the required share.
   bool Trial(int rank) {
     network_.Reset(rank);
     best_ = {};
@@ -186,7 +186,7 @@ class Trainer {
   }
 
   // The weights as halves. relu(c x) = c relu(x) for c > 0: each unit's largest weights in fc1 and
-  // fc2 are made equal, so that neither leaves the range of a half.
+  // fc2 are made equal, so that neither leaves the range of f16.
   predictor::LowRankPredictor Stored() {
     const int rank = network_.rank(), d = train_.hidden_size, f = train_.neurons();
     predictor::LowRankPredictor p;
@@ -214,7 +214,8 @@ class Trainer {
   void Report(const predictor::LowRankPredictor& candidate, int epoch) {
     if (!options_.on_progress) return;
     const double share = static_cast<double>(epoch) / options_.epochs_max;
-    // The number of ranks that a search will try is not known: each counts half of what is left.
+    // The number of ranks that a search will try is unknown: each counts as half of the remaining
+    // work.
     const double done = options_.rank > 0 ? share : 1 - std::pow(0.5, trials_ + share);
     options_.on_progress({.rank = candidate.rank,
                           .epoch = epoch,
@@ -261,8 +262,9 @@ int RankMax(int hidden_size, int neurons) {
   return RoundRank(3 * d * f / (d + f) / 6);
 }
 
-// A guess: D/8 where a tenth of the neurons is active, less by the root of the share. PowerInfer's
-// figure 9 has the same direction; Tidepool's layers end between a half and four times of it.
+// A guess: D/8 if a tenth of the neurons is active, and proportional to the root of the active
+// share. PowerInfer's figure 9 has the same tendency; Tidepool's layers end between half and four
+// times of it.
 int FirstRank(int hidden_size, int neurons, double active_share) {
   return std::min(RoundRank(hidden_size * 0.4 * std::sqrt(active_share)),
                   RankMax(hidden_size, neurons));

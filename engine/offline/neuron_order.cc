@@ -10,12 +10,12 @@
 namespace thermocline::offline {
 namespace {
 
-constexpr std::size_t kNeighbours = 32;  // pairs kept of each neuron
+constexpr std::size_t kNeighbours = 32;  // pairs kept for each neuron
 
 struct Pair {
   float closeness = 0;
   std::uint32_t a = 0, b = 0;
-  // The closest first; among equals the order of the neurons decides.
+  // The closest first; ties by the order of the neurons.
   bool operator<(const Pair& other) const {
     if (closeness != other.closeness) return closeness > other.closeness;
     return a != other.a ? a < other.a : b < other.b;
@@ -62,7 +62,7 @@ std::vector<Pair> BestPairs(const ActiveColumns& active, std::span<const std::ui
   return joined;
 }
 
-// Neurons with up to two neighbours each, and no circles.
+// Neurons with up to two neighbours each, and no cycles.
 class Paths {
  public:
   explicit Paths(std::size_t neurons) : next_(neurons, {kNone, kNone}), set_(neurons) {
@@ -97,10 +97,10 @@ class Paths {
     return at;
   }
   std::vector<std::array<std::uint32_t, 2>> next_;
-  std::vector<std::uint32_t> set_;  // union and find
+  std::vector<std::uint32_t> set_;  // disjoint-set forest (union-find)
 };
 
-// The paths by falling mean count, one behind the other.
+// Appends the paths by descending mean count.
 void AppendPaths(const Paths& paths, std::span<const std::uint32_t> cold,
                  std::span<const std::uint32_t> counts, std::vector<std::uint32_t>& out) {
   struct Piece {

@@ -1,13 +1,13 @@
-// The order of a layer's neurons in the bundle file: those that fire together are neighbours, so
-// that one read brings several that are needed.
+// The order of a layer's neurons in the bundle file: neurons that fire together are neighbours, so
+// that one read fetches several needed ones.
 //
-// The hot ones, which a cache holds anyway, come first, by frequency. The rest is cut into paths:
-// pairs of neurons, the closest first, are made neighbours unless one of them has two already or
-// they are ends of one path (the greedy heuristic for a shortest tour). Paths follow each other by
-// frequency, and neurons that were never active come last.
+// The hot ones, which a cache holds anyway, come first, by frequency. The rest is divided into
+// paths: pairs of neurons, the closest first, are made neighbours unless one of them already has
+// two or they are ends of the same path (the greedy heuristic for a shortest tour). Paths are
+// sorted by frequency, and neurons that were never active come last.
 //
-// Close are pairs with a large common^2 / either (tokens that activated both; one of them or both):
-// Jaccard's index times what there is to gain. Mean runs on held-out tokens, a 7B-shaped model with
+// Pairs are close if common^2 / either is large (tokens that activated both; one or both):
+// Jaccard's index times the possible gain. Mean runs on held-out tokens, a 7B-shaped model with
 // topics (layer 3) and Tidepool (layers 1, 4), hot above 0.2:
 //   common^2 / either    8.38  1.40  1.43     common / either     8.14  1.41  1.43
 //   common - by chance   8.18  1.41  1.42     common              3.76  1.40  1.39
@@ -25,7 +25,7 @@
 
 namespace thermocline::offline {
 
-// Which tokens activated each neuron of a layer, as bits.
+// The tokens that activated each neuron of a layer, as bits.
 class ActiveColumns {
  public:
   ActiveColumns(int neurons, int tokens)
@@ -45,9 +45,9 @@ class ActiveColumns {
   std::span<const std::uint64_t> column(int neuron) const {
     return std::span(bits_).subspan(neuron * words_, words_);
   }
-  // The tokens [0, tokens) alone.
+  // Returns only the tokens [0, tokens).
   ActiveColumns First(int tokens) const;
-  // [F] tokens that activated each neuron.
+  // [F] number of tokens that activated each neuron
   std::vector<std::uint32_t> Counts() const;
 
  private:
@@ -58,19 +58,19 @@ class ActiveColumns {
 
 struct NeuronOrder {
   std::vector<std::uint32_t> neurons;  // [F] by place
-  int hot = 0;                         // the first of them
+  int hot = 0;                         // number of hot ones, at the front
 };
 
-// Neurons active for more than `hot` of the tokens, then the others by falling count.
+// Neurons active for more than `hot` of the tokens, then the others by descending count.
 NeuronOrder OrderByFrequency(std::span<const std::uint32_t> counts, std::int64_t tokens,
                              double hot);
-// As at the top. Deterministic, at any number of threads.
+// The order described at the top. Deterministic at any number of threads.
 NeuronOrder OrderByCoactivation(const ActiveColumns& active, double hot, base::WorkerPool& pool);
 
-// The places of the order: position[neurons[k]] = k.
+// The inverse of the order: position[neurons[k]] = k.
 std::vector<std::uint32_t> PositionsOf(const NeuronOrder& order);
 
-// Runs of neighbours of `neurons` that tokens [begin, end) need: needed / runs is the mean length.
+// Runs of neighbours in `neurons` that tokens [begin, end) need; needed / runs is the mean length.
 struct RunCount {
   std::int64_t needed = 0, runs = 0;
   double mean() const { return base::Ratio(needed, runs); }

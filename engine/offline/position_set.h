@@ -1,5 +1,5 @@
-// A set of numbers below a bound, of which the largest is found at once: a tree of bits, each bit
-// saying whether the 64 below it hold any.
+// A set of numbers below a bound with fast access to the largest: a tree of bits, in which each bit
+// is set if any of the 64 below it is.
 #pragma once
 
 #include <bit>

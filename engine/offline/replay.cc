@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
-// A list of entries by last use, the most recent first; an entry is in one list at a time.
+// Lists of entries by last use, most recent first; an entry is in one list at a time.
 class RecencyLists {
  public:
   explicit RecencyLists(std::size_t entries)
@@ -53,7 +53,8 @@ class RecencyLists {
   std::array<std::size_t, kLists> size_{};
 };
 
-// Entries by a rank that only grows: the least is found through a heap of ranks as they were.
+// Entries by a rank that only grows: the minimum is found through a heap of possibly outdated
+// ranks.
 class LeastRank {
  public:
   explicit LeastRank(std::size_t entries) : rank_(entries), cached_(entries) {}
@@ -240,7 +241,7 @@ ReplayResult Replay::Window(std::size_t capacity) const {
   return result;
 }
 
-// As NeuronStore does it: what the token uses is held, and counts when the token ends.
+// As in NeuronStore: the token's neurons are held, and count as uses when the token ends.
 ReplayResult Replay::Heat(std::size_t capacity) const {
   store::HeatOrder order(
       {.entries = entries_, .cached_max = capacity, .half_life = options_.half_life});
@@ -283,7 +284,7 @@ ReplayResult Replay::Belady(std::size_t capacity) const {
       --size;
       cached[entry] = false;
     }
-    if (next == kNever) return hit;  // no use to keep it
+    if (next == kNever) return hit;  // not worth keeping
     if (size == capacity) {
       const std::size_t farthest = next_uses.Largest();
       if (farthest < next) return hit;

@@ -1,19 +1,21 @@
-// Replays a trace against caches of neurons: how often a needed neuron is in memory.
+// Replays a trace against caches of neurons and counts how often a needed neuron is in memory.
 //
-// One cache for all layers, of `capacity` neurons, empty at the begin. A token's uses come in its
-// order: layer by layer, each neuron once. What a token uses in a layer is served in any case; a
-// policy decides what stays.
-//   lru     the neuron used longest ago leaves
-//   lfu     the one used least often since the begin, used longest ago among equals
-//   slru    two lists of least recent use: what is used again while cached is protected, up to four
-//           fifths of the capacity. Source: Karedla et al. 1994
-//   window  the neurons of the last k tokens, k the largest whose neurons fit at every token of the
-//           trace (found out afterwards, so the policy has it better than in life).
+// One cache for all layers, with space for `capacity` neurons, empty at the beginning. A token's
+// uses come in its order: layer by layer, each neuron once. Every use is served; a policy decides
+// which neurons stay in the cache.
+//   lru     evicts the least recently used neuron
+//   lfu     evicts the least frequently used since the beginning, ties by least recent use
+//   slru    two LRU lists: a neuron used again while cached is protected, up to four fifths of the
+//           capacity. Source: Karedla et al. 1994
+//   window  keeps the neurons of the last k tokens, k the largest whose neurons fit at every token
+//   of
+//           the trace (determined from the whole trace, so better than possible in practice).
 //           Source: LLM in a flash, section 3.1
-//   ours    engine/store/heat.h as the neuron store uses it: the coldest that this token does not
-//           use leaves, for what is hotter
-//   belady  the one whose next use is farthest leaves, or does not come in: no policy without sight
-//           of the future does better. Source: Belady 1966, with bypass
+//   ours    engine/store/heat.h as the neuron store uses it: evicts the coldest neuron that this
+//   token
+//           does not use, for a hotter one
+//   belady  evicts the neuron whose next use is farthest, or does not admit it: no policy without
+//           knowledge of the future does better. Source: Belady 1966, with bypass
 #pragma once
 
 #include <cstdint>
@@ -37,19 +39,19 @@ struct HitCount {
   double rate() const { return base::Ratio(hits, needed); }
 };
 struct ReplayResult {
-  HitCount cold;   // of the first tokens, while the cache fills
-  HitCount warm;   // of the others
-  int window = 0;  // k, of kWindow
+  HitCount cold;   // for the first tokens, while the cache fills
+  HitCount warm;   // for the others
+  int window = 0;  // k, for kWindow
 };
 
-// The neurons that a trace's tokens use, prepared for many replays. Borrows the trace.
+// The neurons used by a trace's tokens, prepared for many replays. Borrows the trace.
 // Thread-compatible.
 class Replay {
  public:
   struct Options {
-    double cold_share = 0.1;              // of the tokens, counted apart
-    double half_life = store::kHalfLife;  // tokens, of kHeat
-    bool bypass = true;  // kHeat lets nothing in that is colder than all that may leave
+    double cold_share = 0.1;              // share of the tokens counted separately
+    double half_life = store::kHalfLife;  // tokens, for kHeat
+    bool bypass = true;  // kHeat does not admit a neuron colder than all that may be evicted
   };
   Replay(const store::Trace& trace, const Options& options);
 
@@ -58,7 +60,7 @@ class Replay {
   std::size_t entries() const { return entries_; }  // L * F
 
  private:
-  // Calls access(entry, position, token) for each use; it says whether that was a hit.
+  // Calls access(entry, position, token) for each use; it returns true for a hit.
   template <typename Access>
   ReplayResult ForUses(const Access& access) const;
   ReplayResult Lru(std::size_t capacity) const;
@@ -67,7 +69,7 @@ class Replay {
   ReplayResult Window(std::size_t capacity) const;
   ReplayResult Heat(std::size_t capacity) const;
   ReplayResult Belady(std::size_t capacity) const;
-  // The most neurons that any `window` tokens in a row use.
+  // The largest number of neurons that any `window` consecutive tokens use.
   std::size_t LargestUnion(int window) const;
 
   const store::Trace& trace_;

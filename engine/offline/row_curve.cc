@@ -34,8 +34,8 @@ RowCurve::RowCurve(std::vector<std::int32_t> scores, std::vector<Active> active)
   MakeHull();
 }
 
-// Only scores of active tokens can be good thresholds: below one, more is predicted and nothing
-// more caught until the next.
+// Only scores of active tokens are useful thresholds: a threshold between two of them predicts more
+// tokens without catching more.
 void RowCurve::MakeHull() {
   hull_.push_back({.threshold = never(), .predicted = 0, .caught = 0});
   for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -74,7 +74,7 @@ std::int32_t RowCurve::ThresholdFor(double wanted) const {
 }
 
 std::int32_t RowCurve::Best(double price) const {
-  // Slopes fall along the hull: go on while the next point gains.
+  // Slopes decrease along the hull: advances while the next point gains.
   const auto gains = [&](const Point& next) {
     const Point& before = *(&next - 1);
     return price * (next.caught - before.caught) > next.predicted - before.predicted;

@@ -1,4 +1,5 @@
-// Counts the predictions and hits of each threshold on one row's scores.
+// The trade-off of one row's threshold: for each threshold, the number of tokens predicted active
+// and the worth of the active tokens among them (caught).
 #pragma once
 
 #include <cstdint>
@@ -12,31 +13,31 @@ namespace thermocline::offline {
 // Const after construction.
 class RowCurve {
  public:
-  // A token that activated the row.
+  // A token for which the row is active.
   struct Active {
     std::int32_t score;
-    float worth;  // its mass, or one
+    float worth;  // its mass, or 1
   };
-  // A threshold at which the row could be operated.
+  // A candidate threshold with its results.
   struct Point {
     std::int32_t threshold;
     double predicted, caught;  // tokens; worth
   };
 
   RowCurve() = default;
-  // `scores` of all tokens, `active` of some of them, in any order.
+  // `scores`: of all tokens. `active`: the active ones among these, in any order.
   RowCurve(std::vector<std::int32_t> scores, std::vector<Active> active);
 
   std::size_t active_tokens() const { return active_.size(); }
   double worth() const { return caught_.empty() ? 0 : caught_.back(); }
-  // Above every score: predicts nothing.
+  // A threshold above every score: predicts no token.
   std::int32_t never() const;
 
   std::int64_t Predicted(std::int64_t threshold) const;
   double Caught(std::int64_t threshold) const;  // worth
   std::int64_t CaughtTokens(std::int64_t threshold) const;
 
-  // The highest threshold that catches `wanted` worth. Requires: there is one.
+  // The highest threshold that catches at least `wanted` worth. Requires: there is one.
   std::int32_t ThresholdFor(double wanted) const;
   // The threshold that maximises price * caught - predicted.
   std::int32_t Best(double price) const;
@@ -44,10 +45,10 @@ class RowCurve {
  private:
   void MakeHull();
 
-  std::vector<std::int32_t> scores_;  // all, falling
-  std::vector<std::int32_t> active_;  // of active tokens, falling
-  std::vector<double> caught_;        // worth of the first i + 1 of them
-  std::vector<Point> hull_;           // from nothing predicted on; slopes fall
+  std::vector<std::int32_t> scores_;  // of all tokens, descending
+  std::vector<std::int32_t> active_;  // of active tokens, descending
+  std::vector<double> caught_;        // total worth of the first i + 1 active tokens
+  std::vector<Point> hull_;           // upper hull, from no prediction on; slopes decrease
 };
 
 }  // namespace thermocline::offline

@@ -12,7 +12,7 @@ namespace {
 constexpr double kShrinkages[] = {0, 1, 4, 16, 64, 256, 1e9};
 constexpr int kBisections = 50;
 
-// A row's tokens, or of every row: those of `row`, or of all rows if it is negative.
+// The curve of the tokens of `row`, or of all rows if it is negative.
 RowCurve CurveOf(const RowSamples& s, int row, bool by_mass) {
   std::vector<std::int32_t> scores;
   std::vector<RowCurve::Active> active;
@@ -53,14 +53,14 @@ struct LayerCurves {
   RowCurve layer;
 };
 
-// Every row's threshold at one price, drawn to the layer's by the shrinkage.
+// Every row's threshold at one price, shrunk towards the layer's.
 std::vector<std::int32_t> ThresholdsAt(const LayerCurves& train, double price, double shrinkage) {
   const std::int32_t common = train.layer.Best(price);
   std::vector<std::int32_t> out;
   for (const RowCurve& row : train.rows) {
     const auto n = static_cast<double>(row.active_tokens());
     if (n == 0) {
-      // Never seen active: predicted only beyond all that was seen.
+      // Never seen active: predicted only beyond all scores seen.
       out.push_back(std::max(common, row.never()));
       continue;
     }
@@ -70,10 +70,11 @@ std::vector<std::int32_t> ThresholdsAt(const LayerCurves& train, double price, d
   return out;
 }
 
-// The lowest price at which the held-out tokens are caught as wanted; the highest if none is.
+// The thresholds at the lowest price that catches `wanted` of the held-out tokens, or at the
+// highest price if none does.
 std::vector<std::int32_t> ThresholdsFor(const LayerCurves& train, const LayerCurves& held_out,
                                         double wanted, double shrinkage) {
-  // A price is what one unit of worth may cost in predicted tokens; logarithms.
+  // A price is the number of predicted tokens that one unit of worth may cost; as a logarithm.
   double low = -30, high = 60;
   for (int i = 0; i < kBisections; ++i) {
     const double middle = (low + high) / 2;

@@ -30,18 +30,18 @@ class Random {
   std::uint64_t state_;
 };
 
-// An outcome that is drafted for, and when: by the times of so many tokens before it, and with it.
+// An outcome that is drafted for, and its times in drafted tokens since the start of the round.
 struct Branch {
   int k = 0, guess = 0;
   double probability = 0;
   double begin = 0, end = 0;
-  double steps_from = 0, step = 1;  // of its tokens, but for the draft's own next one
+  double steps_from = 0, step = 1;  // of its tokens, except the draft's own next one
 };
 
-// Groups of up to `together` branches, n common steps each.
+// Groups up to `together` branches; each group takes n common steps.
 void SetTimes(const PairModel& pair, int n, int together, std::vector<Branch>& plan) {
   double time = 0;
-  bool next_known = false;  // the draft's own token behind the n
+  bool next_known = false;  // the draft's own token after the n tokens
   for (int first = 0; first < base::IntSize(plan); first += together) {
     const auto group = std::span(plan).subspan(first).first(
         std::min(plan.size() - first, static_cast<std::size_t>(together)));
@@ -112,7 +112,7 @@ class Simulation {
     const auto branch = std::find_if(plan_.begin(), plan_.end(), [&](const Branch& b) {
       return b.k == k && b.guess == guess && b.begin < done;
     });
-    // With the token it is at; then what lacks of the branch, or a new draft.
+    // First the draft's current step ends; then the rest of the branch, or a new draft.
     const double at_end = StepEnd(done);
     const double drafted = branch == plan_.end() ? at_end + n_ : std::max(at_end, branch->end);
     Wait(drafted - done);
@@ -124,7 +124,7 @@ class Simulation {
     ++rounds_;
   }
 
-  // When the step ends that the draft is at.
+  // The end of the draft's current step.
   double StepEnd(double time) const {
     for (const Branch& b : plan_) {
       if (time >= b.end) continue;
@@ -133,7 +133,7 @@ class Simulation {
     }
     return time;
   }
-  // Drafted on all branches by then, a step's end.
+  // Tokens drafted on all branches by that time, which is the end of a step.
   std::int64_t Tokens(double time) const {
     double tokens = 0, next = 0;
     for (const Branch& b : plan_) {
@@ -145,7 +145,7 @@ class Simulation {
     return static_cast<std::int64_t>(tokens + next);
   }
 
-  // Lets the target verify, and returns how many tokens of the plan are drafted by its end.
+  // Simulates the verification, and returns how many tokens of the plan are drafted by its end.
   double Verify() {
     const double verify_s = pair_.Verify(n_ + 1);
     const double work = plan_.empty() ? 0 : plan_.back().end;
@@ -176,7 +176,7 @@ class Simulation {
     return n_;
   }
 
-  // Which guess behind k tokens is right; -1: none.
+  // The guess after k tokens that is right; -1: none.
   int Guess(int k) {
     double u = random_.Uniform();
     for (int guess = 0; guess < width_; ++guess) {
@@ -194,7 +194,7 @@ class Simulation {
   std::array<double, kDraftTokensMax + 1> phi_ = {};
   double time_s_ = 0, wait_s_ = 0;
   std::int64_t generated_ = 0, rounds_ = 0, hits_ = 0;
-  std::int64_t drafted_ = 0, guessed_ = 0;  // tokens; guesses behind n that were right
+  std::int64_t drafted_ = 0, guessed_ = 0;  // tokens; right guesses after n accepted tokens
 };
 
 }  // namespace

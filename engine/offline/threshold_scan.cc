@@ -7,7 +7,7 @@
 namespace thermocline::offline {
 
 int ThresholdScan::Bin(float logit) {
-  if (!(logit > -kRange)) return 0;  // NaN too
+  if (!(logit > -kRange)) return 0;  // includes NaN
   return static_cast<int>(std::min((logit + kRange) / kBinWidth, static_cast<float>(kBins - 1)));
 }
 

@@ -1,9 +1,9 @@
 // The arithmetic of training, as a table of functions for each instruction set.
 //
-// Eigen multiplies. It is compiled once for each set, under a namespace of its own, and the widest
-// the processor has is chosen at run time. Measured on one Zen 4 core, 256 x 11008 x 512 and three
-// other shapes: 30 to 38 GFLOP/s with the instructions of every x86-64, 81 to 97 with AVX2, 90 to
-// 100 with AVX-512.
+// Eigen does the multiplications. It is compiled once for each set, in a separate namespace, and
+// the widest set of the processor is chosen at run time. Measured on one Zen 4 core, 256 x 11008 x
+// 512 and three other shapes: 30 to 38 GFLOP/s with the instructions of every x86-64, 81 to 97 with
+// AVX2, 90 to 100 with AVX-512.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ProductParams {
 };
 
 // One row's gradient of the logistic loss: g = w (sigmoid(z) - y) * scale with w =
-// `positive_weight` where y = 1, else 1. In place.
+// `positive_weight` if y = 1, otherwise 1. In place.
 struct LogisticParams {
   float* z = nullptr;                     // [n] logits; gradients on return
   const std::uint64_t* labels = nullptr;  // [n] bits, padded to words with zeros

@@ -1,6 +1,6 @@
-// The one source of every table of training_ops.h. The including file defines
-// THERMOCLINE_EIGEN, the namespace Eigen gets there: equal names compiled with other instructions
-// would be merged by the linker, and the wrong ones might run.
+// The one source of every table of training_ops.h. The including file defines THERMOCLINE_EIGEN,
+// the namespace of Eigen there: identical names compiled with different instructions would be
+// merged by the linker, and the wrong ones might run.
 #define Eigen THERMOCLINE_EIGEN
 #include <Eigen/Core>
 

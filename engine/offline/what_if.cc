@@ -15,7 +15,7 @@ void SpeedUp(placement::Processor& p) {
   p.row_s /= 2, p.layer_s /= 2;
 }
 
-// False if the machine has none of it.
+// Returns false if the machine does not have the resource.
 bool Double(Limit limit, placement::Machine& m) {
   const bool hot = m.hot.has_value(), unified = hot && m.unified;
   switch (limit) {

@@ -1,4 +1,4 @@
-// The limit of a placement: how much faster a token would be with twice of each thing.
+// The bottleneck of a placement: the speedup of a token if each resource were doubled.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@ const char* LimitName(Limit limit);
 
 struct WhatIf {
   Limit limit = Limit::kNothing;
-  double tokens_per_s = 0;  // with twice of it; sync: half
+  double tokens_per_s = 0;  // with the resource doubled; sync: halved
 };
 
-// One entry for each thing that the machine has, solved anew. Errors as Solve.
+// One entry for each resource of the machine, solved again with it doubled. Errors as Solve.
 Result<std::vector<WhatIf>> SolveWhatIfs(const placement::Problem& problem);
 
-// Returns the resource that gains most when doubled; kNothing if that is below a hundredth.
+// Returns the resource whose doubling gains most; kNothing if the gain is below 1 percent.
 Limit WhatLimits(const placement::Placement& placement, const std::vector<WhatIf>& what_ifs);
 
 }  // namespace thermocline::offline

@@ -17,7 +17,7 @@ constexpr std::int64_t kHotReserveBytes = std::int64_t{512} << 20;
 constexpr int kTokensMax = 64;  // T of one call
 constexpr std::int64_t kThresholdBytes = 4;
 
-// Bytes by part of each layer, as they lie in memory.
+// Bytes by part of each layer, in their layout in memory.
 struct Sizes {
   std::int64_t shared = 0;
   std::vector<std::size_t> norms, attention, deciding, rest;  // [L]; with the norms in all of them
@@ -91,7 +91,7 @@ Result<LayerShape> BuildLayer(const model::ModelFile& file, const Sizes& sizes, 
                  .kv_bytes = Cached(c, layer, o),
                  .deciding_bytes = each(of(sizes.deciding)),
                  .rest_bytes = each(of(sizes.rest))};
-  // A dense layer of a mixture has nothing to place.
+  // In a mixture, a dense layer has nothing to place.
   if (c.experts.any() && !c.experts.InLayer(layer)) {
     out.frequency.assign(S(f), 0.0);
     return out;
@@ -135,11 +135,11 @@ Result<Problem> BuildProblem(const model::ModelFile& file, const Machine& machin
   const std::int64_t output =
       TensorBytes(file, c.tie_word_embeddings ? "token_embd.weight" : "output.weight");
   out.head_bytes = output + TensorBytes(file, "output_norm.weight");
-  // A tied head is the embedding: on the cold side there is one of them.
+  // A tied head is the embedding, which the cold side holds only once.
   const std::int64_t embeddings = std::max<std::int64_t>(0, sizes.shared - out.head_bytes);
   out.memory_fixed_bytes = kProgramBytes + embeddings + WorkspaceBytes(c);
   out.head_with_homes = true;  // the forward pass goes from the device to the CPU once
-  // A hot side that is no home is a part of this process: its buffers count there.
+  // A hot side that cannot be a home is part of this process: its buffers are counted there.
   if (machine.hot_homes)
     out.hot_fixed_bytes = WorkspaceBytes(c) + (machine.unified ? 0 : kHotReserveBytes);
   return out;

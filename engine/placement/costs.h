@@ -1,4 +1,4 @@
-// The model of problem.h as tables over counts of batches, which is all that the solver sees.
+// The model of problem.h as tables over counts of batches, the only input of the solver.
 #pragma once
 
 #include <array>
@@ -13,15 +13,15 @@ namespace thermocline::placement {
 
 enum Side { kCold = 0, kHot = 1 };
 
-// N = batches. A choice of the layer: `hot`, the batches that are hot, and `end`, the first batch
-// on flash; hot <= end.
+// N = batches. A layer's choice: `hot`, the number of hot batches, and `end`, the first batch on
+// flash; hot <= end.
 struct LayerCosts {
   std::vector<std::int64_t> neurons;        // [N + 1] of the first batches
   std::array<std::vector<double>, 2> time;  // [side of home][N + 1] seconds, by `hot`; no flash
   std::vector<double> flash;                // [N + 1] seconds, by `end`
-  int hot_min = 0;                          // N where all must be hot, else 0
-  int hot_max = 0;                          // N, or 0 where there is no hot side
-  int end_min = 0;                          // 0, or N where there is no flash
+  int hot_min = 0;                          // N if all must be hot, otherwise 0
+  int hot_max = 0;                          // N, or 0 if there is no hot side
+  int end_min = 0;                          // 0, or N if there is no flash
   // Bytes: hot = hot_base + hot_neuron n(hot);
   //        RAM = memory_base + end_neuron n(end) - memory_neuron n(hot).
   std::int64_t hot_base = 0, hot_neuron = 0;
@@ -35,12 +35,12 @@ struct LayerCosts {
   }
 };
 
-// Sums over the first batches of a layer: all that its costs depend on. Seconds of any range are
+// Sums over the first batches of a layer, which determine its costs. Seconds of any range are
 // linear in them.
 struct Prefix {
   std::int64_t neurons = 0;
   double decided = 0;  // expected neurons whose deciding row is read
-  double active = 0;   // expected active ones
+  double active = 0;   // expected number of active neurons
 };
 
 class CostTables {
@@ -50,7 +50,7 @@ class CostTables {
 
   const std::vector<LayerCosts>& layers() const { return layers_; }
   double head_s(Side side) const { return head_s_[side]; }
-  // One memory, and all is computed hot.
+  // True if both sides share one memory, so that everything is computed hot.
   bool IsUnified() const { return HasHot() && problem_.machine.unified; }
   // The time of switches with homes 0..hot_homes-1 on the hot side and the head on `head`.
   double SwitchTime(int hot_homes, Side head) const;
@@ -58,7 +58,7 @@ class CostTables {
   struct Choice {
     int hot = 0, end = 0;
   };
-  // The placement that the choices make, with all its parts. Requires: choices of all layers.
+  // The placement for these choices, with all its parts. Requires: choices of all layers.
   Placement Describe(int hot_homes, Side head, const std::vector<Choice>& choices) const;
 
  private:

@@ -12,8 +12,8 @@ constexpr double kSizeMax = 9e18;  // bytes that 63 bits hold
 struct RateField {
   const char* name;
   double Processor::*member;
-  bool is_rate;                // above 0, not only not below
-  bool may_be_absent = false;  // then 0
+  bool is_rate;                // must be above 0, not only nonnegative
+  bool may_be_absent = false;  // if absent, it is 0
 };
 constexpr RateField kRates[] = {
     {"dense_bytes_per_s", &Processor::dense_bytes_per_s, true},
@@ -29,7 +29,7 @@ Status Wrong(const std::string& field, std::string_view found) {
   return base::InvalidArgument("machine: ", field, " is ", found);
 }
 
-// A finite number at or above 0; `absent` where the field may be left out.
+// A finite nonnegative number; `absent` is its default if the field may be omitted.
 Status ReadNumber(const Json& json, const std::string& where, const char* name,
                   std::optional<double> absent, double& out) {
   const std::string field = where + name;
@@ -89,7 +89,7 @@ Json ProcessorJson(const Processor& processor) {
   return out;
 }
 
-// A misspelt field would silently count as 0.
+// Rejects unknown fields, because a misspelt field would silently count as 0.
 Status RefuseStrangers(const Json& json) {
   static constexpr std::array kFields = {"name",
                                          "key",

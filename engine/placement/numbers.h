@@ -1,4 +1,4 @@
-// Short names for what the solver's arithmetic converts all the time.
+// Short names for the solver's frequent conversions.
 #pragma once
 
 #include <cstddef>

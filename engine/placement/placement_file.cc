@@ -24,7 +24,7 @@ std::string Bits(const std::vector<Tier>& tiers, Tier tier) {
   return out;
 }
 
-// False: no digits, or not of that many neurons.
+// Returns false if `digits` is not hexadecimal or does not match the number of neurons.
 bool SetBits(const std::string& digits, Tier tier, std::vector<Tier>& tiers) {
   if (digits.size() != (tiers.size() + 3) / 4) return false;
   for (std::size_t i = 0; i < digits.size(); ++i) {
@@ -78,7 +78,7 @@ std::int64_t Number(const Json& json, const char* name) {
   return value != nullptr && value->is_int() ? value->as_int() : -1;
 }
 
-// The object if it is whole.
+// The object, if its checksum is correct.
 Result<Json> ReadWhole(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
   const auto parsed = base::ParseJson(text);

@@ -2,14 +2,14 @@
 //
 //   token = sum over layers of [ home_l + max(HOT_l, COLD_l) + sync_l + flash_l ] + head + switches
 //
-// The neurons of a layer are interchangeable but for how often they are active, so a placement of
-// them is two numbers: the k most frequent are hot, the least frequent lie on flash, the others in
-// RAM. Counts are whole batches (the last of a layer may be smaller); flash is read by the cold
-// side, which computes what was read.
+// The neurons of a layer differ only in how often they are active, so a placement of them is two
+// numbers: the k most frequent are hot, the least frequent lie on flash, the others in RAM. Counts
+// are whole batches (the last of a layer may be smaller); flash is read by the cold side, which
+// computes the neurons read.
 //   home_l    attention, norms and K and V, on the side where the layer is at home: bytes /
 //             dense_bytes_per_s, and layer_s. The network needs attention's result, so neither side
 //             can begin before: the time is added, not hidden behind the other side.
-//   HOT_l     the sum over its neurons of what one takes (below); layer_s where there are any and
+//   HOT_l     the sum over its neurons of the time of one (below); layer_s where there are any and
 //   COLD_l    the layer is not at home there
 //   a neuron  dense:      (deciding + rest) / whole_bytes_per_s
 //             exact:      deciding / decide_bytes_per_s + f (rest / rows_bytes_per_s + row_s)
@@ -29,12 +29,13 @@
 //             on the cold, the head on either; all on the cold side without `hot_homes`
 // Memory: hot = homes, K and V, hot neurons with their predictors, head, hot_fixed_bytes.
 // RAM = the same of the cold side, memory_fixed_bytes, and of neurons on flash the predictors, and
-// the deciding rows where they are held. What is hot takes no RAM. `unified`: one memory, of
+// the deciding rows if they are held. Hot weights take no RAM. `unified`: one memory, of
 // min(hot_bytes, memory_bytes); the cold side computes nothing, flash neurons are computed hot.
 //
 // Source: PowerInfer (Song et al. 2023), section 6.3, equations 4 to 8: the batch of 64 neurons, a
-// neuron's time as that of reading it, the sync that a layer must earn back. Ours: both sides' time
-// is minimised, which the paper states and its release leaves out, and all else is placed too.
+// neuron's time as that of reading it, the sync that must pay off in a layer. Our additions: both
+// sides' time is minimised, which the paper states but its release omits, and everything else is
+// placed too.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@
 
 namespace thermocline::placement {
 
-// Which rows of a network are read.
+// The rows of a network that are read.
 enum class Reading { kDense, kExact, kPredicted, kChosen };
 
 struct LayerShape {
@@ -56,7 +57,7 @@ struct LayerShape {
   std::int64_t deciding_bytes = 0;     // of a neuron
   std::int64_t rest_bytes = 0;         // of a neuron
   std::int64_t predictor_bytes = 0;    // of a neuron; 0 unless predicted
-  std::vector<double> frequency = {};  // [F] in [0, 1], not rising
+  std::vector<double> frequency = {};  // [F] in [0, 1], descending
 
   std::int64_t row_bytes() const { return deciding_bytes + rest_bytes; }
   std::int64_t neurons() const { return frequency.size(); }
@@ -66,7 +67,7 @@ struct Problem {
   Machine machine;
   std::vector<LayerShape> layers;       // [L]
   std::int64_t head_bytes = 0;          // output matrix and final norm
-  std::int64_t sync_bytes = 0;          // over the link where both sides work on a layer
+  std::int64_t sync_bytes = 0;          // bytes over the link if both sides work on a layer
   std::int64_t hot_fixed_bytes = 0;     // workspace and reserve, if anything is hot
   std::int64_t memory_fixed_bytes = 0;  // program, embeddings, workspace and reserve
   int batch = 64;                       // neurons
@@ -76,7 +77,7 @@ struct Problem {
 };
 
 // InvalidArgument names the layer and the field: no layers or neurons, sizes below 0, frequencies
-// that are NaN, out of [0, 1] or rising, rates that are not above 0.
+// that are NaN, outside [0, 1] or not descending, rates that are not above 0.
 Status Validate(const Problem& problem);
 
 }  // namespace thermocline::placement

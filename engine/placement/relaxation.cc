@@ -10,7 +10,7 @@ namespace thermocline::placement {
 namespace {
 
 constexpr int kStepsMax = 200;
-constexpr double kBoundPrecision = 1e-14;            // relative; the bound is one at any price
+constexpr double kBoundPrecision = 1e-14;            // relative; the bound is valid at any price
 constexpr double kPriceGrowth = 8, kPriceMax = 1e9;  // times price_scale_
 
 }  // namespace
@@ -69,7 +69,7 @@ Relaxation::LayerBound Relaxation::OfLayer(std::size_t l, Side side, const Price
           {hot, end}};
 }
 
-// Tries all pairs: the best choices for hot and for flash alone contradict each other.
+// Tries all pairs, because the best choices for hot and for flash alone contradict each other.
 Relaxation::LayerBound Relaxation::OfOverlap(const LayerCosts& layer, Side side,
                                              const Prices& prices) const {
   LayerBound best{.value = std::numeric_limits<double>::infinity()};
@@ -106,7 +106,7 @@ Bound Relaxation::At(const Case& which, const Prices& prices) const {
   return out;
 }
 
-// The bound is concave and made of lines: the next price is where the lines of the two prices
+// The bound is concave and piecewise linear: the next price is where the tangents at the two prices
 // around the maximum meet.
 Relaxation::Peak Relaxation::BestHotPrice(const Case& which, double memory_price) const {
   const auto at = [&](double price) { return At(which, {price, memory_price}); };
@@ -133,7 +133,7 @@ Relaxation::Peak Relaxation::BestHotPrice(const Case& which, double memory_price
       high = price, b = c;
     }
   }
-  // Takes the line through the maximum that is level in the hot price.
+  // Uses the combination of both tangents that is level in the hot price.
   if (b.hot_slope <= 0) {
     const double share = -b.hot_slope / (a.hot_slope - b.hot_slope);
     best.bound.memory_slope = share * a.memory_slope + (1 - share) * b.memory_slope;

@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kRaises = 40, kImprovements = 300;
 constexpr std::size_t kChoicesOfSmall = 400;
-constexpr int kRaisesThatFit = 8;      // of these the fastest is taken
-constexpr double kLargerFirst = 1e-6;  // of equal gains: fewer changes are needed
+constexpr int kRaisesThatFit = 8;      // the fastest of these is taken
+constexpr double kLargerFirst = 1e-6;  // among equal gains, so that fewer changes are needed
 constexpr double kLeastGain = 1e-12;   // relative, of the token
 
-// One placement, while layers of it are changed.
+// A placement whose layers are being changed.
 class Draft {
  public:
   Draft(const std::vector<LayerCosts>& layers, const Relaxation& relaxation, const Case& which,
@@ -36,20 +36,20 @@ class Draft {
 
   bool HotFits() const { return hot_ <= which_.hot_bytes; }
   bool Fits() const { return HotFits() && memory_ <= which_.memory_bytes; }
-  // The change of one layer that gains most and fits, or needs less RAM while there is too little;
-  // false: there is none.
+  // Makes the change of one layer that gains most and fits or, while RAM is exceeded, reduces it.
+  // Returns false if there is none.
   bool Improve();
-  // Likewise of one layer or of two, whatever fits: where batches are few, one layer's memory is
-  // another's.
+  // The same for changes of one or two layers: if batches are few, a layer often gains only the
+  // memory that another gives up.
   bool ImproveTwo();
   const Repaired& out() const { return out_; }
 
  private:
   struct Change {
-    double gain = -kInfinity, seconds = 0;  // gain: less the price of what it takes from others
+    double gain = -kInfinity, seconds = 0;  // gain: minus the price of the memory it takes
     std::size_t layer = 0;
     CostTables::Choice to;
-    std::int64_t hot = 0, memory = 0;  // bytes more
+    std::int64_t hot = 0, memory = 0;  // additional bytes
   };
   Side SideOf(std::size_t layer) const {
     return static_cast<int>(layer) < which_.hot_homes ? kHot : kCold;
@@ -57,9 +57,9 @@ class Draft {
   Change To(std::size_t layer, CostTables::Choice to) const;
   void Consider(std::size_t layer, CostTables::Choice to, Change& best) const;
   void Apply(const Change& change);
-  // Returns the change to every choice of every layer.
+  // All changes of each layer to any of its choices.
   std::vector<Change> AllChanges() const;
-  // Bytes beyond what there is.
+  // Bytes that exceed the available memory.
   std::int64_t Excess(std::int64_t more_hot, std::int64_t more_memory) const {
     return std::max<std::int64_t>(0, hot_ + more_hot - which_.hot_bytes) +
            std::max<std::int64_t>(0, memory_ + more_memory - which_.memory_bytes);
@@ -150,7 +150,7 @@ bool Draft::ImproveTwo() {
   return true;
 }
 
-// Pairs of choices are few enough to be all tried.
+// True if there are few enough choices to try all pairs.
 bool IsSmall(const std::vector<LayerCosts>& layers) {
   std::size_t choices = 0;
   for (const LayerCosts& layer : layers)

@@ -1,4 +1,4 @@
-// A placement that fits, from prices of the memories at which the relaxation fits nearly.
+// Finds a placement that fits, starting from memory prices at which the relaxation nearly fits.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ struct Repaired {
   std::vector<CostTables::Choice> choices;  // [L]
 };
 
-// The fastest of the placements that slightly higher prices make, each changed in the layers that
-// gain most and fit. Nothing: none was found to fit.
+// The fastest of the placements given by slightly higher prices, each improved by the changes of
+// layers that gain most and fit. nullopt: none was found to fit.
 std::optional<Repaired> Repair(const CostTables& tables, const Relaxation& relaxation,
                                const Case& which, const Prices& prices);
 

@@ -17,19 +17,19 @@ namespace {
 
 constexpr double kPrecision = 1e-12;  // relative, of the time of a token
 
-// Rows held or not.
+// A variant with or without the deciding rows in RAM.
 struct Variant {
   Variant(const Problem& problem, bool held) : tables(problem, held), relaxation(tables) {}
   CostTables tables;
   Relaxation relaxation;
-  // All uses of a memory are multiples of its unit: room beyond is of no use.
+  // All uses of a memory are multiples of its unit, so a remainder is useless.
   std::int64_t hot_unit = 0, memory_unit = 0;
 };
 
 struct OpenCase {
   Case which;
   const Variant* variant = nullptr;
-  double bound = 0;  // none of it is faster
+  double bound = 0;  // no placement of the case is faster
   bool tried = false;
 };
 
@@ -43,10 +43,10 @@ class Solver {
   void MakeVariant(bool held);
   void AddCases(const Variant& variant);
   void AddCase(const Variant& variant, int hot_homes, Side head);
-  // The least bound first; nullptr: none can beat the best.
+  // Returns the case with the least bound; nullptr: none can beat the best.
   OpenCase* Next();
   void Try(OpenCase& open);
-  // Bounds of all other cases at the prices that were best for one of them.
+  // Computes bounds of all other cases at the prices that were best for one of them.
   void Share(const OpenCase& open, const Prices& prices);
   void FillMemory();
   Status Refuse() const;
@@ -101,7 +101,7 @@ void Solver::AddCase(const Variant& variant, int hot_homes, Side head) {
           problem_.hot_fixed_bytes - problem_.memory_fixed_bytes;
     memory = 0;
   }
-  // A hot side that has no room for its buffers still leaves the case without it.
+  // If the hot side has no memory for its buffers, the case without a hot side remains.
   const bool nothing_hot = hot_homes == 0 && head == kCold;
   if (!HasHot() || (nothing_hot && hot < 0)) hot = 0;
   for (std::size_t l = 0; l < tables.layers().size(); ++l) {
@@ -171,7 +171,7 @@ Result<Placement> Solver::Run() {
   return out;
 }
 
-// Neurons that cost no time on flash, because they are never active, lie better where RAM is left.
+// Neurons that cost no time on flash, because they are never active, are moved to RAM that is left.
 void Solver::FillMemory() {
   if (IsUnified()) return;
   const std::vector<LayerCosts>& layers = best_case_.variant->tables.layers();

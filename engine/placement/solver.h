@@ -1,5 +1,6 @@
-// Finds a placement of least time of a token, as problem.h models it, in whole batches of neurons:
-// a bound from below, and a placement made from its prices. Placement::gap is what may lie between.
+// Finds a placement with the least time per token under the model of problem.h, in whole batches of
+// neurons: a lower bound, and a placement derived from its prices. Placement::gap is the distance
+// between the two.
 #pragma once
 
 #include "engine/base/status.h"
@@ -8,12 +9,12 @@
 
 namespace thermocline::placement {
 
-// The same problem gives the same placement. InvalidArgument as Validate; ResourceExhausted, with a
-// table of what is needed, where nothing fits.
+// Deterministic. InvalidArgument as Validate; ResourceExhausted, with a table of the memory needed,
+// if nothing fits.
 //
-// Every pair of homes and head is a case of its own: a problem of choosing, in each layer, how many
-// batches are hot and how many are in RAM. The case with the least bound (relaxation.h) is tried
-// first (repair.h), until no other can beat the best.
+// Every pair of homes and head is a separate case: choose in each layer how many batches are hot
+// and how many are in RAM. The case with the least bound (relaxation.h) is tried first (repair.h),
+// until no other case can beat the best placement.
 Result<Placement> Solve(const Problem& problem);
 
 }  // namespace thermocline::placement

@@ -8,12 +8,12 @@
 
 namespace thermocline::predictor {
 
-// Sums over audited tokens of one layer. A neuron is active where its h is not zero.
+// Sums over audited tokens of one layer. A neuron is active if its h is not zero.
 struct AuditCounts {
   std::int64_t tokens = 0;
   std::int64_t tp = 0;  // active and predicted
-  std::int64_t fp = 0;  // predicted, not active: bytes for nothing
-  std::int64_t fn = 0;  // active, missed: quality lost
+  std::int64_t fp = 0;  // predicted but not active: wasted bytes
+  std::int64_t fn = 0;  // active but missed: lost quality
   std::int64_t tn = 0;
   double missed_mass = 0;  // sum of |h_i| ||d_i|| over the missed
   double total_mass = 0;   // over all active

@@ -1,4 +1,5 @@
-// The last audits of a layer: what its predictor does now, not since the start.
+// The most recent audits of a layer: the current quality of its predictor, not the average since
+// the start.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ class AuditWindow {
     sum_ = {};
     for (const AuditCounts& each : last_) sum_ += each;
   }
-  // Over the last kTokens audits, or as many as there were.
+  // Over the last kTokens audits, or all if there were fewer.
   const AuditCounts& sum() const { return sum_; }
 
  private:

@@ -28,7 +28,7 @@ double LayerController::Uncertainty() const {
 }
 
 bool LayerController::Observe(const AuditCounts& audit) {
-  if (audit.tp + audit.fn == 0) return false;  // nothing was active: nothing is learnt
+  if (audit.tp + audit.fn == 0) return false;  // no neuron was active, so there is nothing to learn
   Add(static_cast<double>(audit.tp), static_cast<double>(audit.tp + audit.fn));
   if (frozen_ || tokens_ < p_.audits_min) return false;
   const double sure = Uncertainty();
@@ -37,7 +37,7 @@ bool LayerController::Observe(const AuditCounts& audit) {
   return false;
 }
 
-// The shift is too high.
+// Called when the shift is too high.
 bool LayerController::Lower() {
   has_bad_ = true;
   bad_ = shift_;
@@ -47,11 +47,11 @@ bool LayerController::Lower() {
   return MoveTo(bad_ - middle < p_.step_min ? good_ : middle);
 }
 
-// The shift keeps more than was asked for.
+// Called when the shift keeps more recall than necessary.
 bool LayerController::Raise() {
   has_good_ = true;
   good_ = shift_;
-  // Far more than at a shift just below a bad one: the input has changed.
+  // A recall much higher than just below a bad shift means that the input has changed.
   const bool far = recall() - Uncertainty() > p_.recall + 3 * p_.slack;
   if (has_bad_ && (bad_ <= good_ || (far && bad_ - good_ < p_.step_min))) has_bad_ = false;
   if (!has_bad_) return MoveTo(shift_ + p_.step);

@@ -1,10 +1,10 @@
-// Holds a layer's recall with the fewest bytes, by what audits find.
+// Keeps a layer's recall at its target with the fewest bytes, based on audits.
 //
-// The knob is the shift of the predictor's threshold: higher reads less and misses more. Recall
-// falls as the shift rises, so the controller searches between the largest shift known to keep the
-// recall and the smallest known not to, by halves, and rests between them. It moves only when a run
-// of audits says so with confidence, by bounded steps, and comes to rest on a stationary input: a
-// shift that was found too high is not tried again until the input has changed.
+// The controlled variable is the shift of the predictor's threshold: a higher shift reads less and
+// misses more. Recall falls as the shift rises, so the controller bisects between the largest shift
+// known to keep the recall and the smallest known not to, and stops between them. It moves only
+// when several audits justify it with confidence, in bounded steps, and converges on a stationary
+// input: a shift that was found too high is not tried again until the input has changed.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace thermocline::predictor {
 
 struct ControllerParams {
-  double recall = 0.97;       // to hold
+  double recall = 0.97;       // target
   double slack = 0.01;        // recall above recall + slack is traded for bytes
-  double tolerance = 0.0025;  // below recall: without it a mean at the target moves by chance
-  double step = 1;            // of the shift, the largest
-  double step_min = 0.1;      // a smaller move is not worth making
-  double shift_max = 100;     // |shift| stays at most this
-  int audits_min = 8;         // tokens behind a decision, at least
-  int audits_max = 512;       // and at most: then what was seen counts half
+  double tolerance = 0.0025;  // below recall, so that a mean at the target causes no random moves
+  double step = 1;            // maximum step of the shift
+  double step_min = 0.1;      // smaller moves are not made
+  double shift_max = 100;     // bound of |shift|
+  int audits_min = 8;         // minimum number of audited tokens for a decision
+  int audits_max = 512;       // maximum; then older observations are halved in weight
 };
 
 // Thread-compatible.
@@ -29,10 +29,10 @@ class LayerController {
  public:
   explicit LayerController(const ControllerParams& params) : p_(params) {}
 
-  // Takes one audited token into account. Returns whether the shift has moved.
+  // Adds one audited token. Returns true if the shift has moved.
   bool Observe(const AuditCounts& audit);
   double shift() const { return shift_; }
-  // Frozen: observes, but does not move.
+  // If frozen, it observes but does not move.
   void Freeze(bool frozen) { frozen_ = frozen; }
   bool frozen() const { return frozen_; }
 
@@ -40,7 +40,7 @@ class LayerController {
   // the first.
   double recall() const { return active_ > 0 ? found_ / active_ : 1.0; }
   std::int64_t moves() const { return moves_; }
-  std::int64_t reversals() const { return reversals_; }  // moves against the one before
+  std::int64_t reversals() const { return reversals_; }  // moves against the previous one
 
  private:
   void Add(double found, double active);
@@ -54,7 +54,7 @@ class LayerController {
   const ControllerParams p_;
   double shift_ = 0;
   bool frozen_ = false;
-  // Sums over audited tokens: how many, found and active neurons, and their products.
+  // Sums over audited tokens: their number, found and active neurons, and products of these.
   double tokens_ = 0, found_ = 0, active_ = 0;
   double found_found_ = 0, found_active_ = 0, active_active_ = 0;
   bool has_good_ = false, has_bad_ = false;

@@ -7,7 +7,7 @@
 namespace thermocline::predictor {
 namespace {
 
-constexpr int kParts = 16;  // runs of rows, summed on their own and then in order
+constexpr int kParts = 16;  // runs of rows, summed separately and then in order
 
 // Adds the squares of rows [begin, end) of `down` [D, F] to `sums` [F].
 void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vector<double>& sums) {

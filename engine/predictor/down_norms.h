@@ -1,5 +1,5 @@
-// A measure of a neuron's possible share in the residual: the length of its column of the down
-// matrix (its row, where down is neuron-major).
+// A measure of a neuron's possible contribution to the residual: the length of its column of the
+// down matrix (its row, if down is neuron-major).
 #pragma once
 
 #include <vector>

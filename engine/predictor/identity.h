@@ -1,4 +1,4 @@
-// Which side-cars belong to a model file.
+// The identity that side-cars of a model file must have.
 #pragma once
 
 #include "engine/model/model_file.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline::predictor {
 
-// Fails as reading the model does.
+// Errors as reading the model.
 Result<SideCarIdentity> IdentityOf(const model::ModelFile& file);
 
 }  // namespace thermocline::predictor

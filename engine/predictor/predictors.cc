@@ -19,7 +19,7 @@ Status NoSideCar(const char* mode, const char* tool) {
       "` writes into the model's side-car (MODEL.tcp), and there is none");
 }
 
-// The bits of one matrix.
+// Packs the bits of one matrix.
 void PackMatrix(const model::NeuronMatrix& matrix, const std::vector<std::int32_t>& columns,
                 base::WorkerPool& pool, std::uint64_t* sign, std::uint64_t* magnitude) {
   const int rows = matrix.linear.weight.rows, all = matrix.linear.weight.cols;
@@ -46,8 +46,8 @@ std::vector<std::int32_t> ThresholdsOf(const LayerSideCar* layer, const SignOpti
   return std::vector<std::int32_t>(neurons, kernels::SignThreshold(thousandths, cols));
 }
 
-// Refuses a calibration of some layers only: the others would follow a rule that the user did not
-// choose.
+// Rejects a calibration of only some layers, because the others would follow a rule that the user
+// did not choose.
 Status CheckAllOrNone(const SideCar* side_car, const SignOptions& options) {
   if (side_car == nullptr || !options.use_side_car) return OkStatus();
   const auto calibrated = [](const LayerSideCar& layer) {
@@ -66,7 +66,8 @@ kernels::DType PredictorType(int cols) {
   return cols % 32 == 0 ? kernels::DType::kQ8_0 : kernels::DType::kF16;
 }
 
-// Rows of f16 as a matrix in panels of Q8_0, of f16 where the columns are no multiple of 32.
+// Packs rows of f16 as a matrix in panels of Q8_0, or of f16 if the columns are not a multiple of
+// 32.
 Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predictors& out,
             kernels::PackedMatrix& matrix) {
   using kernels::DType;

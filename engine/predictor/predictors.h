@@ -1,4 +1,4 @@
-// The predictors of active neurons, ready to run. Const after load.
+// The predictors of active neurons, ready to run. Const after loading.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@
 
 namespace thermocline::predictor {
 
-// Signs of the gate's weights (of up's, where there is no gate) and the least score of each neuron.
+// Signs of the gate's weights (of up's if there is no gate) and the least score of each neuron.
 struct SignPredictor {
-  kernels::SignPlanes planes;         // of the chosen columns
-  std::vector<std::int32_t> columns;  // of the weights, rising; empty = all
+  kernels::SignPlanes planes;         // of the selected columns
+  std::vector<std::int32_t> columns;  // of the weights, ascending; empty = all
   int slices = 1;
   std::vector<std::int32_t> thresholds;  // [F]
 
@@ -24,7 +24,7 @@ struct SignPredictor {
     return static_cast<std::size_t>(planes.rows) * kernels::SignWords(planes.cols) * 8 *
            (planes.magnitude != nullptr ? 2 : 1);
   }
-  // Words of 32 signs that are compared for one token.
+  // Words of 32 signs compared per token.
   std::int64_t operations() const { return static_cast<std::int64_t>(bytes() / 4) * slices; }
 };
 
@@ -32,21 +32,21 @@ struct LowRankRun {
   kernels::PackedMatrix fc1;  // [R, D]
   kernels::PackedMatrix fc2;  // [F, R]
   float threshold = 0;
-  bool before_norm = false;  // its input is the residual, else what gate and up multiply
+  bool before_norm = false;  // its input is the residual; otherwise the input of gate and up
 
   std::size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
-  // Multiply-adds for one token.
+  // Multiply-adds per token.
   std::int64_t operations() const {
     return static_cast<std::int64_t>(fc1.rows) * fc1.cols +
            static_cast<std::int64_t>(fc2.rows) * fc2.cols;
   }
 };
 
-// Which inputs of a layer's matrices count, by kind (model::InputKind).
+// The rules that decide which inputs of a layer's matrices are used, by kind (model::InputKind).
 struct InputRules {
   struct Rule {
-    std::vector<float> thresholds = {0};  // as Predictors::input_points; 0: all count
-    std::vector<float> weights = {};      // [inputs], or empty: sizes alone count
+    std::vector<float> thresholds = {0};  // as Predictors::input_points; 0: all are used
+    std::vector<float> weights = {};      // [inputs], or empty: only magnitudes count
   };
   std::array<Rule, 4> of;
 };
@@ -63,8 +63,8 @@ struct Predictors {
   std::vector<LayerPredictors> layers;        // [L]
   std::vector<base::HugeBuffer> memory;       // of the planes and matrices above
   std::size_t bytes = 0;                      // of all of them
-  std::vector<InputPoint> input_points = {};  // of mode inputs, rising shares; empty: no rules
-  int input_point = 0;                        // of those, where a request does not say
+  std::vector<InputPoint> input_points = {};  // of mode inputs, by ascending share; empty: no rules
+  int input_point = 0;                        // the default among these
 
   bool HasSign() const { return !layers.empty() && layers[0].sign.has_value(); }
   bool HasLowRank() const { return !layers.empty() && layers[0].low_rank.has_value(); }
@@ -79,16 +79,17 @@ struct AlphaSchedule {
 };
 
 struct SignOptions {
-  int slices = 1;  // with thresholds of a side-car: the side-car's
+  int slices = 1;  // if the side-car has thresholds, its own value is used
   int planes = 1;
   AlphaSchedule alpha;
-  bool use_side_car = true;  // its thresholds, or its alphas, where it has them
+  bool use_side_car = true;  // use the side-car's thresholds or alphas, if it has them
 };
 
-// Chosen elements of x, all if `columns` is empty.
+// Copies the elements of x selected by `columns`, or all if it is empty.
 void GatherColumns(const float* x, int cols, const std::vector<std::int32_t>& columns, float* out);
 
-// The weights of one layer: of a loaded model, or loaded for the call and valid until the next.
+// The weights of one layer: from a loaded model, or loaded for the call and valid until the next
+// call.
 using LayerSource = std::function<Result<const model::LayerWeights*>(int layer)>;
 
 // Builds the planes from the deciding rows of every layer. `side_car` may be null.
@@ -98,24 +99,24 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
 // none.
 std::size_t SignPredictorBytes(const model::ModelConfig& config, const LayerSideCar* learnt,
                                const SignOptions& options);
-// From the side-car, else from the model's file. FailedPrecondition if neither has any.
+// From the side-car, otherwise from the model's file. FailedPrecondition if neither has any.
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
                             const SideCar* side_car, Predictors& out);
-// Bytes of a layer's two matrices; 0 if the side-car (null: there is none) does not bring them.
+// Bytes of a layer's two matrices; 0 if the side-car (null: there is none) does not contain them.
 std::size_t LowRankBytes(const model::ModelConfig& config, const LayerSideCar* learnt);
 // FailedPrecondition if the side-car has none.
 Status AddThresholds(const SideCar* side_car, Predictors& out);
-// The point that reads least with at most `kl_max` of divergence, nats a token. FailedPrecondition
-// if none does.
+// Index of the point that reads least with a divergence of at most `kl_max`, nats per token.
+// FailedPrecondition if there is none.
 Result<int> PointWithin(const std::vector<InputPoint>& points, double kl_max);
-// The rules of all points; requests get that of PointWithin if they do not say. FailedPrecondition
+// Adds the rules of all points; PointWithin gives the default point of requests. FailedPrecondition
 // if there are none.
 Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out);
-// Norms of the down rows: from the side-car, else computed.
+// Norms of the down rows: from the side-car, otherwise computed.
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
                     base::WorkerPool& pool, Predictors& out);
 
-// The matrix whose rows say whether a neuron is active: gate, or up where there is no gate.
+// The matrix whose rows decide if a neuron is active: gate, or up if there is no gate.
 const model::NeuronMatrix& DecidingMatrix(const model::LayerWeights& layer);
 // Row `row` as floats.
 void DequantizeNeuron(const model::NeuronMatrix& matrix, int row, float* out);

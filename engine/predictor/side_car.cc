@@ -116,7 +116,7 @@ Status CheckPoints(const std::string& path, const std::vector<InputPoint>& point
 }  // namespace
 
 std::string SideCarPath(const std::string& model_path) {
-  const std::size_t end = model_path.find_last_not_of('/');  // a folder may end in one
+  const std::size_t end = model_path.find_last_not_of('/');  // a folder's path may end in one
   return model_path.substr(0, end == std::string::npos ? end : end + 1) + ".tcp";
 }
 

@@ -1,4 +1,4 @@
-// The side-car of a model: what profiling, calibration and training learnt about its feed-forward
+// The side-car of a model: the results of profiling, calibration and training for its feed-forward
 // neurons. One file beside the model, by default MODEL.tcp.
 //
 // All numbers are little-endian.
@@ -36,7 +36,7 @@
 namespace thermocline::predictor {
 
 // A neuron is predicted active if fc2 relu(fc1 x) >= threshold.
-// Source: Deja Vu (Liu et al. 2023); PowerInfer, section 5.1: a rank of its own for each layer.
+// Source: Deja Vu (Liu et al. 2023); PowerInfer, section 5.1: a separate rank for each layer.
 struct LowRankPredictor {
   int rank = 0;              // R
   bool before_norm = false;  // x is the residual before the norm, not the network's input
@@ -45,39 +45,39 @@ struct LowRankPredictor {
   std::vector<std::uint16_t> fc2;  // [F, R] f16
   // Measured on held-out tokens. recall = active neurons that were predicted / active neurons.
   double recall = 0, predicted_share = 0, active_share = 0;
-  std::string settings;  // what it was trained with, to know whether that must be done again
+  std::string settings;  // training settings, to detect whether training must be repeated
 
   std::size_t bytes() const { return 2 * (fc1.size() + fc2.size()); }
 };
 
-// Integer thresholds of the sign predictor, one a neuron.
+// Integer thresholds of the sign predictor, one per neuron.
 struct SignCalibration {
-  int slices = 1;                          // bits of |x| that count, at most kSignSlicesMax
-  int planes = 1;                          // bits of the weights that count, 1 or 2
-  std::vector<std::int32_t> columns = {};  // [C] of the weights, rising; empty = all
+  int slices = 1;                          // bits of |x| that are used, at most kSignSlicesMax
+  int planes = 1;                          // bits of the weights that are used, 1 or 2
+  std::vector<std::int32_t> columns = {};  // [C] of the weights, ascending; empty = all
   std::vector<std::int32_t> thresholds;    // [F]
   // Measured on held-out tokens. missed_mass = share of sum |h_i| ||d_i|| that was not predicted.
   double recall = 0, predicted_share = 0, active_share = 0, missed_mass = 0;
 };
 
-// For mode inputs: input j of a matrix counts if |x_j| weights[j] reaches the threshold.
+// For mode inputs: input j of a matrix is used if |x_j| weights[j] reaches the threshold.
 struct InputCalibration {
-  // By kind of input (model::InputKind). Empty: sizes alone count.
+  // By kind of input (model::InputKind). Empty: only magnitudes count.
   std::array<std::vector<float>, 4> weights;
   std::vector<float> thresholds;  // [points, kinds], as SideCar::input_points
 };
 
-// A choice of thresholds for all layers, and what it was found to do on held-out text.
+// Thresholds for all layers, and their effect on held-out text.
 struct InputPoint {
-  double share = 0;             // of the bytes of layers that are not read
-  double kl = 0;                // nats a token, from the whole model
-  double perplexity_ratio = 1;  // to the whole model's
+  double share = 0;             // of the layers' bytes that are not read
+  double kl = 0;                // nats per token, relative to the full model
+  double perplexity_ratio = 1;  // relative to the full model's
 };
 
 struct LayerSideCar {
   std::vector<std::uint32_t> activations;  // [F] tokens that activated the neuron, or empty
   std::vector<float> down_norms;           // [F] ||d_i||, or empty
-  std::optional<double> alpha;             // of the sign predictor without thresholds
+  std::optional<double> alpha;             // for the sign predictor without thresholds
   std::optional<SignCalibration> sign;
   std::optional<float> threshold;  // of mode `threshold`
   double threshold_kept_mass = 0;
@@ -93,34 +93,35 @@ struct SideCarIdentity {
   int num_hidden_layers = 0;  // L
 };
 
-// Const after it is read.
+// Const after reading.
 struct SideCar {
   std::string model_hash;
   int hidden_size = 0;                        // D
   int intermediate_size = 0;                  // F
   int num_hidden_layers = 0;                  // L
-  std::int64_t profiled_tokens = 0;           // behind LayerSideCar::activations
+  std::int64_t profiled_tokens = 0;           // counted in LayerSideCar::activations
   std::vector<LayerSideCar> layers;           // [L]
-  std::vector<InputPoint> input_points = {};  // rising shares; empty: mode inputs is not calibrated
+  std::vector<InputPoint> input_points = {};  // ascending shares; empty: mode inputs is not
+                                              // calibrated
 };
 
 std::string SideCarPath(const std::string& model_path);
 
-// With L layers that know nothing.
+// A side-car with L empty layers.
 SideCar EmptySideCar(const SideCarIdentity& identity);
 
-// NotFound; DataLoss: cut off, or a byte differs from what was written; FailedPrecondition: of
-// another model; Unimplemented: of a newer version; InvalidArgument: sizes or numbers that cannot
-// be. All name the file, the field, what was found and what was expected.
+// NotFound; DataLoss: truncated or corrupt; FailedPrecondition: another model; Unimplemented: a
+// newer version; InvalidArgument: impossible sizes or numbers. All messages name the file, the
+// field, the value found and the value expected.
 Result<SideCar> ReadSideCar(const std::string& path, const SideCarIdentity& expected);
-// As ReadSideCar, but EmptySideCar where there is no file.
+// As ReadSideCar, but EmptySideCar if there is no file.
 Result<SideCar> ReadSideCarOrEmpty(const std::string& path, const SideCarIdentity& expected);
 
-// Writes all or nothing. InvalidArgument for what ReadSideCar would refuse.
+// Writes atomically. InvalidArgument for a side-car that ReadSideCar would reject.
 Status WriteSideCar(const std::string& path, const SideCar& side_car);
 
-// InvalidArgument if a size does not fit the others or a number is NaN or infinite; `path` begins
-// the message.
+// InvalidArgument if sizes are inconsistent or a number is NaN or infinite; `path` begins the
+// message.
 Status ValidateSideCar(const std::string& path, const SideCar& side_car);
 
 }  // namespace thermocline::predictor

@@ -23,7 +23,7 @@ Status Damaged(const base::File& file, std::string_view what) {
   return base::DataLoss(file.path(), ": ", what, kMakeAnew);
 }
 
-// The prefix, once its claims about sizes fit the file.
+// Reads the prefix and checks its sizes against the file's size.
 Result<SideCarPrefix> ReadPrefix(const base::File& file) {
   SideCarPrefix prefix;
   if (file.size() < sizeof(prefix) + sizeof(SideCarChecksum)) {

@@ -10,7 +10,7 @@
 namespace thermocline::predictor {
 namespace {
 
-// The header, and the arrays it speaks of in the order of the file.
+// The header, and its arrays in the order of the file.
 class Plan {
  public:
   explicit Plan(const SideCar& s) {
@@ -101,7 +101,7 @@ class Plan {
   std::uint64_t bytes_ = 0;
 };
 
-// Writes and hashes the same bytes.
+// Writes bytes and hashes them.
 class HashedWriter {
  public:
   explicit HashedWriter(base::FileWriter& file) : file_(file) {}

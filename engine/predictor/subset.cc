@@ -9,7 +9,7 @@
 namespace thermocline::predictor {
 namespace {
 
-// A copy of `bytes` in a buffer of `out`.
+// Allocates a buffer of `bytes` bytes owned by `out`.
 Result<std::uint8_t*> NewBuffer(std::size_t bytes, Predictors& out) {
   ASSIGN_OR_RETURN(base::HugeBuffer buffer,
                    base::HugeBuffer::Allocate(std::max<std::size_t>(bytes, 64)));
@@ -47,7 +47,7 @@ Status CopyMatrix(const kernels::PackedMatrix& from, Predictors& out, kernels::P
   return OkStatus();
 }
 
-// Rows of a matrix in panels, as a matrix in panels.
+// Copies rows of a matrix in panels to a new matrix in panels.
 Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& members, Predictors& out,
                 kernels::PackedMatrix& to) {
   to = {from.type, base::IntSize(members), from.cols, nullptr};
@@ -55,7 +55,7 @@ Status CopyRows(const kernels::PackedMatrix& from, const std::vector<int>& membe
   to.data = panels;
   const std::size_t row_bytes = kernels::RowBytes(from.type, from.cols);
   std::vector<std::uint8_t> panel(kernels::PanelBytes(from.type, from.cols)), chosen(panel.size());
-  int held = -1;  // the panel whose rows `panel` has
+  int held = -1;  // the panel whose rows are in `panel`
   for (std::size_t i = 0; i < members.size(); ++i) {
     const int id = members[i];
     if (id / kernels::kPanelRows != held) {

@@ -1,4 +1,4 @@
-// Predictors of some of a model's neurons.
+// Predictors for some of a model's neurons.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 namespace thermocline::predictor {
 
 // Returns predictors of `members`, [L] ascending neurons, in their order: row i predicts
-// members[l][i]. They own copies of all they need; data by neuron id (down_norms) is left out.
-// ResourceExhausted without memory.
+// members[l][i]. They own copies of their data; data by neuron id (down_norms) is left out.
+// ResourceExhausted: no memory.
 Result<std::unique_ptr<Predictors>> SubsetOf(const Predictors& all,
                                              const std::vector<std::vector<int>>& members);
 

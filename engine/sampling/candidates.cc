@@ -71,8 +71,8 @@ bool Candidates::MoreProbable(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// Quickselect with the pivots of the standard library, which ends what is small or unlucky and does
-// all of it for a small count: then its branches are guessed right.
+// Quickselect. The standard library finishes small ranges and bad pivot sequences, and does all the
+// work for a small count: then its branches are predictable.
 void Candidates::KeepMostProbable(std::size_t count) {
   if (count >= kept_) return;
   constexpr std::size_t kSmall = 256;
@@ -101,7 +101,7 @@ void Candidates::MoveMedianTo(std::size_t to, std::size_t a, std::size_t b, std:
 }
 
 // Moves the candidates of [begin, end) that are more probable than `pivot` before the others;
-// returns the end of them. Hoare's exchanges, with the places of both sides found first.
+// returns the end of them. Hoare's exchanges, after finding the misplaced candidates of both sides.
 std::size_t Candidates::Partition(std::size_t begin, std::size_t end, Candidate pivot) {
   const auto before = [&](std::size_t i) {
     const Candidate& c = all_[i];
@@ -137,8 +137,8 @@ void Candidates::Weigh(double max, double temperature) {
   for (std::size_t i = 0; i < kept_; ++i) total_ += weights_[i] = WeightOf(all_[i]);
 }
 
-// A token's surprise falls with its logit, so "near the entropy" is near to the logit whose
-// surprise is the entropy.
+// A token's surprise falls with its logit, so a surprise near the entropy means a logit near the
+// one whose surprise is the entropy.
 void Candidates::KeepTypical(double share) {
   double mean = 0;  // of (logit - max_)
   for (std::size_t i = 0; i < kept_; ++i)
@@ -182,7 +182,7 @@ void Candidates::WriteTo(Distribution& out, double min_p) const {
 }
 
 // Keeps the fewest tokens that come first in the order `before` and whose weights reach `mass`.
-// `key` rises with the order. Only what shares a bin with the border is sorted.
+// `key` increases with the order. Only the bin that contains the border is sorted.
 template <typename Key, typename Before>
 void Candidates::KeepMass(double mass, Key key, Before before) {
   const double range =
@@ -212,7 +212,7 @@ void Candidates::FillBins(double scale, Key key) {
   }
 }
 
-// Moves the `wanted` ones of the tokens from `from` on to `from`; returns the end of them.
+// Moves the `wanted` tokens at or after `from` to `from`; returns their end.
 template <typename Wanted>
 std::size_t Candidates::MoveToFront(std::size_t from, Wanted wanted) {
   std::size_t count = 0;
@@ -228,8 +228,8 @@ std::size_t Candidates::MoveToFront(std::size_t from, Wanted wanted) {
   return from + count;
 }
 
-// Puts first in [begin, end) the likeliest tokens whose weights reach `mass`, at least one token of
-// all; returns how many.
+// Moves the likeliest tokens whose weights reach `mass`, at least one token in all, to the front of
+// [begin, end); returns their number.
 template <typename Before>
 std::size_t Candidates::KeepMassOf(std::size_t begin, std::size_t end, double mass, Before before) {
   constexpr std::size_t kSmall = 64;

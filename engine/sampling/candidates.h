@@ -1,4 +1,5 @@
-// The tokens that may be drawn, and the truncations that keep the most probable or typical ones.
+// The tokens that may be drawn, and the truncations that keep the most probable or most typical
+// ones.
 #pragma once
 
 #include <array>
@@ -12,22 +13,23 @@
 namespace thermocline::sampling {
 
 // A token is "more probable" with a larger logit, or with a lower id at the same logit. Each
-// truncation works on what the one before kept and leaves it in no order: nothing is sorted that
-// need not be. Thread-compatible. Buffers are sized at construction; after it nothing allocates.
+// truncation works on the tokens kept by the previous one and leaves them unordered: only as much
+// as necessary is sorted. Thread-compatible. Buffers are sized at construction; later calls do not
+// allocate.
 class Candidates {
  public:
   explicit Candidates(int vocab_size);
   static std::size_t Bytes(int vocab_size);
 
-  // Begins with every token, or with those that have their bit in `mask`. Requires: logits [V].
+  // Starts with every token, or with those whose bit in `mask` is set. Requires: logits [V].
   void Collect(std::span<const float> logits);
   void Collect(std::span<const float> logits, std::span<const std::uint64_t> mask);
-  // The id of the most probable token. Requires: one was collected.
+  // The id of the most probable token. Requires: at least one was collected.
   int Best() const;
   // Keeps the `count` most probable tokens.
   void KeepMostProbable(std::size_t count);
-  // Gives each token its unnormalised probability, exp((logit - max) / temperature).
-  // `max`: the largest logit. The functions below require it.
+  // Sets each token's unnormalised probability, exp((logit - max) / temperature). `max`: the
+  // largest logit. The functions below require this call.
   void Weigh(double max, double temperature);
   // Keeps the smallest set with at least `share` of the weight, by distance of the surprise -log p
   // from the entropy.
@@ -59,7 +61,7 @@ class Candidates {
   std::vector<Candidate> all_;      // [V]; the first kept_ may be drawn
   std::vector<double> weights_;     // [V] of the tokens in all_
   std::vector<int> places_;         // [V] in all_, of the tokens that a truncation moves
-  std::array<double, kBins> bins_;  // weights by the order in which a truncation keeps tokens
+  std::array<double, kBins> bins_;  // weights in the order in which a truncation keeps tokens
   std::size_t kept_ = 0;
   double max_ = 0, temperature_ = 1;
   double total_ = 0;  // of the kept weights

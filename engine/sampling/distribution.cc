@@ -21,7 +21,7 @@ std::uint64_t KeyOf(std::uint64_t seed, std::uint64_t position, Stream stream) {
   return Mix(at ^ (static_cast<std::uint64_t>(stream) + 1) * 0xD1B54A32D192ED03U);
 }
 
-// In (0, 1]: the last half of a step rounds up.
+// In (0, 1]: adds half a step, which rounds up to 1 at the top.
 double Uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double UniformOf(std::uint64_t key, int token) {
@@ -55,7 +55,8 @@ double Distribution::Probability(int token) const {
 int SeededChance::Pick(const Distribution& from, std::uint64_t position, Stream stream) const {
   if (from.size() == 1) return from.tokens[0];
   const std::uint64_t key = KeyOf(seed_, position, stream);
-  // The first of these races: -log(u) / w. A logarithm only where 1 - u <= -log(u) could still win.
+  // The winner of the race -log(u) / w. The logarithm is computed only if 1 - u <= -log(u) could
+  // still win.
   double best = std::numeric_limits<double>::infinity();
   int token = from.tokens[0];
   for (std::size_t i = 0; i < from.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace thermocline::sampling {
 namespace {
 
-constexpr std::size_t kRepetitionMax = 50;  // the original's: no power of the base overflows
+constexpr std::size_t kRepetitionMax = 50;  // as in the original: no power of the base overflows
 
 std::size_t At(int index) { return index; }
 
@@ -52,8 +52,9 @@ void DryPenalty::Apply(std::span<const int> tokens, std::span<float> logits) {
   }
 }
 
-// The Z function of the text read backwards, whose first `limit` tokens are the pattern: a window
-// that matched its beginning tells what follows in it. Source: Gusfield 1997, section 1.4.
+// The Z function of the reversed text, with its first `limit` tokens as the pattern: a window that
+// matched the pattern's beginning predicts the matches inside it. Source: Gusfield 1997, section
+// 1.4.
 void DryPenalty::Match(std::span<const int> tokens, std::size_t limit) {
   const std::size_t count = tokens.size();
   const auto back = [&](std::size_t k) { return tokens[count - 1 - k]; };

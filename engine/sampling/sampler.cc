@@ -40,7 +40,7 @@ Sampler::Sampler(int vocab_size, int tokens_max, bool own_scratch)
 }
 
 std::size_t Sampler::Bytes(int vocab_size, int tokens_max, bool own_scratch) {
-  const SamplingParams lists;  // each may name every token
+  const SamplingParams lists;  // stands for lists that may contain every token
   const std::size_t word = sizeof(float) + 2 * sizeof(int) + sizeof(lists.logit_bias[0]) +
                            sizeof(lists.dry_breakers[0]) + sizeof(lists.end_tokens[0]);
   const std::size_t words = vocab_size;
@@ -95,7 +95,7 @@ void Sampler::Retract() {
   const std::size_t at = token;
   tokens_.pop_back();
   if (--generated_counts_[at] > 0 || in_prompt_[at]) return;
-  // The last token is mostly at the end.
+  // The token is usually near the end.
   const auto entry = std::find(touched_.rbegin(), touched_.rend(), token);
   *entry = touched_.back();
   touched_.pop_back();
@@ -118,7 +118,7 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   const base::Stopwatch watch;
   std::copy(logits.begin(), logits.end(), scratch_->logits_.begin());
   Adjust();
-  // Under a grammar only the tokens that it lets follow are candidates.
+  // Under a grammar only allowed tokens are candidates.
   if (masked_) {
     scratch_->candidates_.Collect(scratch_->logits_, matcher_.Mask());
   } else {
@@ -164,7 +164,7 @@ void Sampler::Adjust() {
     HoldBackEnd();
 }
 
-// Makes what the grammar does not let follow impossible.
+// Makes the tokens that the grammar forbids impossible.
 void Sampler::ApplyGrammar() {
   masked_ = false;
   failure_ = nullptr;
@@ -194,7 +194,7 @@ void Sampler::CountForced(int proposed, int accepted) {
   counters->forced_accepted_tokens.fetch_add(accepted, std::memory_order_relaxed);
 }
 
-// Makes the end tokens impossible, but where nothing else can come.
+// Makes the end tokens impossible, unless no other token is possible.
 void Sampler::HoldBackEnd() {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   held_back_.clear();

@@ -1,4 +1,4 @@
-// From logits to the distribution of the next token, and to a token.
+// Computes the distribution of the next token from logits, and draws a token.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace thermocline::sampling {
 
-// A sampler's buffers that hold nothing from one token to the next: samplers that compute one after
-// the other may share them.
+// A sampler's buffers that hold no state between tokens: samplers that run one after the other may
+// share them.
 class SamplerScratch {
  public:
   explicit SamplerScratch(int vocab_size);
@@ -32,27 +32,27 @@ class SamplerScratch {
 // Decode or draft thread only. Buffers are sized at construction; after it nothing allocates.
 class Sampler {
  public:
-  // `tokens_max`: of a sequence, its prompt included. With a scratch of its own unless UseScratch
-  // gives one.
+  // `tokens_max`: maximum tokens of a sequence, including its prompt. `own_scratch`: allocates a
+  // scratch; otherwise UseScratch must provide one.
   explicit Sampler(int vocab_size, int tokens_max = 0, bool own_scratch = true);
-  // Returns the bytes of its buffers, those of its scratch included.
+  // Returns the bytes of its buffers, including its scratch.
   static std::size_t Bytes(int vocab_size, int tokens_max, bool own_scratch = true);
-  // Returns the bytes of several that write to the scratch of their threads. Their tokens are
+  // Returns the bytes of several samplers that share the scratch of their threads. Their tokens are
   // bounded by the memory for the KV cache, which is for about two sequences of `tokens_max`.
   static std::size_t BytesOf(int samplers, int threads, int vocab_size, int tokens_max);
-  // Writes there from now on; what the last Compute gave is gone.
+  // Uses this scratch from now on; the result of the last Compute becomes invalid.
   void UseScratch(SamplerScratch& scratch) { scratch_ = &scratch; }
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // Starts a sequence: `prompt` counts for the repetition penalty and for DRY. Keeps a copy of
-  // `params`, none of whose lists may be longer than the vocabulary or name a token outside of it.
+  // Starts a sequence: `prompt` counts for the repetition penalty and for DRY. Copies `params`,
+  // whose lists must not be longer than the vocabulary nor contain token ids outside it.
   void Begin(const SamplingParams& params, std::span<const int> prompt);
-  // The distribution of the next token behind those accepted: a single token with temperature 0.
-  // Valid until the next call. Requires: logits [V].
+  // The distribution of the next token after the accepted ones; a single token if the temperature
+  // is 0. Valid until the next call. Requires: logits [V].
   const Distribution& Compute(std::span<const float> logits);
   // Writes the `count` tokens of the last Compute with the largest adjusted logits, largest first,
-  // lowest id first among equals. Returns how many. Requires: count <= 8.
+  // lowest id first among equals. Returns their number. Requires: count <= 8.
   struct Scored {
     float logit;
     int token;
@@ -60,22 +60,22 @@ class Sampler {
   int Top(int count, Scored* out) const;
   // Draws the token for `position` (tokens before it in the sequence).
   int Sample(std::span<const float> logits, int position);
-  // Counts `token` as generated. Retract takes the last one back.
+  // Accept counts `token` as generated. Retract undoes the last Accept.
   void Accept(int token);
   void Retract();
-  // Goes on making the grammar's mask for a slice of time; whether it is made. Compute waits for
-  // it.
+  // Continues computing the grammar's mask for a slice of time. Returns true if it is complete;
+  // otherwise Compute completes it.
   bool MakeMask();
-  // Seconds that Compute and MakeMask have taken since this was last asked.
+  // Returns the seconds spent in Compute and MakeMask since the last call.
   double TakeSeconds() { return std::exchange(seconds_, 0); }
-  // With a grammar. What of the text behind those accepted can only be one: as many of its tokens
-  // as fit `out`; returns how many.
+  // With a grammar: writes the tokens of the text that it forces next, as many as fit `out`.
+  // Returns their number.
   int Forced(std::span<int> out) { return matcher_.on() ? matcher_.Forced(out) : 0; }
-  // True if the grammar lets nothing follow the first `count` accepted tokens.
+  // True if the grammar allows no token after the first `count` accepted tokens.
   bool IsOver(std::size_t count) const { return matcher_.on() && matcher_.IsOver(count); }
-  // True if it did not allow one of them.
+  // True if the grammar did not allow one of them.
   bool IsLost(std::size_t count) const { return matcher_.on() && matcher_.IsLost(count); }
-  // Why the last Compute had to ignore the grammar; null: it did not.
+  // The reason why the last Compute had to ignore the grammar; null: it did not.
   const char* failure() const { return failure_; }
   void CountForced(int proposed, int accepted);
   // Tokens accepted since Begin.
@@ -98,12 +98,12 @@ class Sampler {
   const std::size_t vocab_;
   std::vector<int> generated_counts_;  // [V]
   std::vector<bool> in_prompt_;        // [V]
-  std::vector<int> touched_;           // tokens whose entries above may be other than zero
-  std::vector<int> tokens_;            // the prompt's, if DRY is on, and those accepted
+  std::vector<int> touched_;           // tokens whose entries above may be nonzero
+  std::vector<int> tokens_;            // the prompt's, if DRY is on, and the accepted ones
   std::size_t prompt_tokens_ = 0;      // of tokens_
   std::vector<float> held_back_;       // logits of params_.end_tokens
   grammar::Matcher matcher_;           // of params_.constraint
-  bool masked_ = false;                // logits_ hold what it lets follow
+  bool masked_ = false;                // logits_ are masked by the grammar
   const char* failure_ = nullptr;
   double seconds_ = 0;
 };

@@ -1,4 +1,4 @@
-// Log probabilities of tokens, as the model gives them, before all sampling.
+// Log probabilities of tokens under the model's own distribution, before all sampling.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace thermocline::sampling {
 
 // Appends to `out` log softmax(logits)[token], then those of the `top` most probable tokens,
-// falling, the lowest id first among equals. Requires: logits [V]; top <= min(V, kLogprobsMax).
+// descending, the lowest id first among equals. Requires: logits [V]; top <= min(V, kLogprobsMax).
 void ScoreToken(std::span<const float> logits, int token, int top,
                 std::vector<TokenChannel::Score>& out);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDepthMax = 4096;
 
-// The reader that THERMOCLINE_FLASH_IO asks for; see the header.
+// The reader that THERMOCLINE_FLASH_IO selects; see the header.
 enum class Wanted { kAny, kUring, kPread };
 Result<Wanted> WantedByEnvironment() {
   const char* text = std::getenv("THERMOCLINE_FLASH_IO");

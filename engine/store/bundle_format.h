@@ -1,5 +1,6 @@
 // The bundle file of a model, MODEL.tcb: its feed-forward neurons (or, for models without zeros,
-// whole layers) as the engine computes with them, so that a read from flash is used as it is.
+// whole layers) in the layout that the kernels use, so that data read from flash needs no
+// conversion.
 //
 // All numbers are little-endian.
 //   offset 0   8 bytes  magic "TCBUNDLE"
@@ -43,11 +44,11 @@ inline constexpr std::size_t kBundleAlignment = 4096;
 inline constexpr std::size_t kLayerCheckBytes = std::size_t{1} << 20;
 
 // A neuron's bundle is [gate | up | down], each a row of kernels/rows.h; without a gate [up |
-// down]. The deciding row says whether the neuron is active (gate; up without one), the rest is
-// what follows. Bundles of a group lie one behind the other.
+// down]. The deciding row (gate, or up without a gate) determines if the neuron is active; the rest
+// is the rows after it. Bundles of a group lie one behind the other.
 //
-// In a mixture of experts an expert takes a neuron's place: its bundle is [gate | up | down], each
-// a matrix in panels (kernels/types.h), which has the bytes of one row of all its elements.
+// In a mixture of experts a bundle holds an expert instead of a neuron: its bundle is [gate | up |
+// down], each a matrix in panels (kernels/types.h), as many bytes as one row with all its elements.
 struct NeuronLayout {
   int expert_neurons = 0;  // of an expert; 0: bundles are of single neurons
   bool gated = true;
@@ -61,15 +62,15 @@ struct NeuronLayout {
   std::size_t bundle_bytes() const { return gate_bytes + up_bytes + down_bytes; }
   std::size_t deciding_bytes() const { return gated ? gate_bytes : up_bytes; }
   bool of_experts() const { return expert_neurons > 0; }
-  // Elements of a bundle's row, where a neuron has `hidden_size`.
+  // Elements of a bundle's row; for a single neuron, `hidden_size`.
   std::int64_t row_elements(int hidden_size) const {
     return std::int64_t{hidden_size} * (of_experts() ? expert_neurons : 1);
   }
-  // Sets the bytes of the rows. Requires: the types are set; whole blocks.
+  // Sets the bytes of the rows. Requires: the types are set; rows are whole blocks.
   void SetRowBytes(int hidden_size);
 };
 
-// The contents of the file, without the data. Const after it is read.
+// The contents of the file, without the data. Const after reading.
 struct BundleIndex {
   enum class Kind { kNeurons, kLayers };
   Kind kind = Kind::kNeurons;
@@ -83,13 +84,13 @@ struct BundleIndex {
     std::vector<std::uint32_t> position;      // [F] place of each neuron in the layer's order
     std::vector<std::uint32_t> deciding_crc;  // [F] CRC32C of its deciding row: "head_crc"
     std::vector<std::uint32_t> rest_crc;      // [F] and of its rest
-    std::vector<std::uint32_t> activations;   // [F] tokens that activated it, or empty
+    std::vector<std::uint32_t> activations;   // [F] number of tokens that activated it, or empty
   };
   std::vector<Layer> layers = {};  // [L]
   std::int64_t profiled_tokens = 0;
   std::string order = {};  // how the neurons were ordered, for people
 
-  // kLayers: the image of a layer is what model::LayerImage describes.
+  // kLayers: the image of a layer, as described by model::LayerImage.
   std::uint64_t image_bytes = 0;  // of every layer, a multiple of kBundleAlignment
   std::vector<std::vector<std::uint32_t>> image_crc =
       {};  // [L][each kLayerCheckBytes, the last shorter]
@@ -108,7 +109,7 @@ struct BundleIndex {
   std::uint64_t ImageOffset(int layer) const { return data_offset + layer * image_bytes; }
 };
 
-// The identity that a bundle file must match.
+// The properties that a bundle file must match.
 struct BundleIdentity {
   std::string model_hash;
   int hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
@@ -117,10 +118,10 @@ struct BundleIdentity {
 
 std::string BundlePath(const std::string& model_path);  // MODEL.tcb
 
-// NotFound; DataLoss: cut off, or a byte of header or index differs from what was written;
-// FailedPrecondition: of another model; Unimplemented: of a newer version; InvalidArgument: sizes
-// or numbers that cannot be. All name the file, the field, what was found and what was expected.
-// The data is not read: its CRCs are checked as it is used.
+// NotFound; DataLoss: the file is truncated, or its header or index is corrupt; FailedPrecondition:
+// the file belongs to another model; Unimplemented: the file has a newer version; InvalidArgument:
+// impossible sizes or numbers. All messages name the file, the field, the value found and the value
+// expected. The data is not read: its CRCs are checked on use.
 Result<BundleIndex> ReadBundleIndex(const std::string& path, const BundleIdentity& expected);
 
 }  // namespace thermocline::store

@@ -20,7 +20,7 @@ Status Damaged(const base::File& file, std::string_view what) {
   return base::DataLoss(file.path(), ": ", what, kPackAnew);
 }
 
-// The prefix, once its claims about sizes fit the file.
+// Reads the prefix and checks its sizes against the file's size.
 Result<BundlePrefix> ReadPrefix(const base::File& file) {
   BundlePrefix prefix;
   if (file.size() < kDataMin)
@@ -141,7 +141,7 @@ BundleIndex::Layer ReadLayer(HeaderFields fields, int num_neurons, const ArrayAr
   return layer;
 }
 
-// The fields that only one kind has.
+// Reads the fields that only one kind has.
 void ReadLayers(HeaderFields& fields, const std::string& path, const ArrayArea& area,
                 int expert_neurons, BundleIndex& index, Status& status) {
   const Json::Array& layers = fields.List("layers", index.num_hidden_layers);

@@ -29,7 +29,7 @@ struct BundleChecksum {
 };
 static_assert(sizeof(BundleChecksum) == 16);
 
-// Bounds of what a header may claim: beyond any model, and small enough that no product of them
+// Bounds on the header's values: larger than any model, and small enough that no product of them
 // overflows 64 bits.
 inline constexpr int kBundleLayersMax = 1 << 12;
 inline constexpr int kBundleNeuronsMax = 1 << 22;

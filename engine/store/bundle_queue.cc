@@ -14,11 +14,11 @@ namespace thermocline::store {
 namespace {
 
 constexpr int kTriesMax = 3;
-constexpr int kBatchMax = 16;  // reads waited for at once
-// A device serves what it has in any order: reads ahead are started when demand reads are nearly
-// through, or they would be served in their stead.
+constexpr int kBatchMax = 16;  // reads that Wait waits for at once
+// A device serves queued reads in any order: reads ahead start only when demand reads are nearly
+// done, because they could be served first.
 constexpr int kDemandWhileAheadMax = 4;
-constexpr int kPartsMax = 4;          // tag of a read: its room times this, and the part
+constexpr int kPartsMax = 4;          // tag of a read: its buffer times this, plus the part
 constexpr double kOverReadMax = 1.5;  // bytes read over bytes wanted
 
 std::uint64_t RoundDown(std::uint64_t value, std::uint64_t unit) { return value / unit * unit; }
@@ -145,7 +145,7 @@ void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
     queue.push_back(read);
   }
   counters_.wanted_bytes += each * places_.size();
-  // Taken from the back: the first in the file first, and what came before goes first.
+  // The back is taken first: so reads go in file order, and earlier calls go first.
   std::reverse(queue.begin() + begin, queue.end());
   std::rotate(queue.begin(), queue.begin() + begin, queue.end());
 }
@@ -177,7 +177,7 @@ void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped
 }
 
 void BundleQueue::Pump() {
-  // While the device has plenty to do, reads that end are not replaced one by one.
+  // While the device has plenty of reads, finished ones are not replaced one by one.
   if (4 * in_flight_ > 3 * reader_->depth()) return;
   starting_.clear();
   while (!free_rooms_.empty()) {
@@ -226,7 +226,7 @@ Status BundleQueue::Finish(const Completion& completion, const Sink& sink) {
   if (read.layer >= 0) {
     const int part = static_cast<int>(completion.tag % kPartsMax);
     const Extent extent = PartOf(read, part);
-    // A file that ends within the last block gives fewer bytes than the aligned read asks for.
+    // A file that ends within the last block returns fewer bytes than the aligned read requests.
     const std::uint64_t end = std::min(extent.end, index_.file_bytes);
     const bool whole = completion.result >= 0 && extent.begin + completion.result >= end;
     if (!whole)
@@ -264,7 +264,7 @@ Status BundleQueue::Deliver(const Read& read, std::size_t room, const Sink& sink
     if (!IsWhole(read.layer, neuron, data)) {
       ++counters_.crc_errors;
       if (read.tries + 1 < 2) {
-        Read again = read;  // what is whole has arrived already
+        Read again = read;  // bundles that are intact have already arrived
         for (std::uint32_t p = 0; p < at; ++p)
           again.wanted[p / 64] &= ~(std::uint64_t{1} << p % 64);
         return Retry(again), OkStatus();

@@ -1,5 +1,5 @@
-// Reads of bundles: which neighbours one read takes together, how many reads are under way, what
-// happens when one fails, and whether the bytes are those that were packed.
+// Queue of bundle reads: merges neighbouring bundles into one read, limits the reads in flight,
+// retries failed reads, and checks the CRCs of the data.
 #pragma once
 
 #include <chrono>
@@ -16,49 +16,49 @@
 
 namespace thermocline::store {
 
-// Demand reads are started before all others; a read ahead is started only when no demand read
-// waits. Decode thread only. Allocates nothing after Create.
+// Demand reads are started before all others; reads ahead start only when no demand read waits.
+// Decode thread only. Allocates nothing after Create.
 class BundleQueue {
  public:
   struct Options {
     bool rest_only = false;                    // read the bundles without their deciding rows
     std::uint32_t read_bytes_max = 128 << 10;  // of one read
-    // Bytes that cost as much as a read of their own: smaller gaps between wanted bundles are read
-    // with them, as long as a read is at most 1.5 times what is wanted of it.
+    // Bytes that take as long as a separate read: a smaller gap between wanted bundles is read
+    // along with them, as long as the read is at most 1.5 times its wanted bytes.
     std::uint32_t gap_bytes_max = 12 << 10;
-    // False: each row of each neuron is a read of its own, for measurements.
+    // False: each row of each neuron is a separate read, for measurements.
     bool bundled = true;
-    int ahead_in_flight_max = 96;  // reads ahead under way at a time: a demand read waits for them
+    int ahead_in_flight_max = 96;  // reads ahead in flight at a time: a demand read waits for them
   };
-  // Borrows `index`. ResourceExhausted: no memory for what is being read.
+  // Borrows `index`. ResourceExhausted: no memory for the buffers of reads in flight.
   static Result<std::unique_ptr<BundleQueue>> Create(const BundleIndex& index,
                                                      std::unique_ptr<BlockReader> reader,
                                                      const Options& options);
-  // Waits for what is in flight: its memory goes.
+  // Waits for reads in flight, because their memory is freed.
   ~BundleQueue();
 
   enum class Kind : std::uint8_t { kDemand, kAhead };
   // Queues reads of a layer's neurons, in any order.
   void Add(int layer, std::span<const int> neurons, Kind kind);
-  // Reads that are queued ahead for the layer, but not started, are wanted now; or not any more:
-  // `dropped` is called with each neuron.
+  // Promote turns the layer's queued reads ahead that have not started into demand reads; Drop
+  // removes them and calls `dropped` with each neuron.
   void Promote(int layer);
   void Drop(int layer, const std::function<void(int neuron)>& dropped);
-  // Starts as many reads as fit.
+  // Starts as many reads as possible.
   void Pump();
 
   struct Arrival {
     int layer, neuron;
-    Kind kind;                 // as it was queued
-    const std::uint8_t* data;  // the bundle, or its rest; until the sink returns
+    Kind kind;                 // the kind it was queued with
+    const std::uint8_t* data;  // the bundle, or its rest; valid until the sink returns
   };
   using Sink = std::function<void(const Arrival&)>;
-  // Takes what has ended, waiting for something up to `timeout`, and starts further reads.
-  // A read that failed is tried again; what then fails is the status: Unavailable (the device),
-  // DataLoss (truncated, or other bytes than were packed), naming file, layer and neuron. The
-  // neurons of a failed read do not arrive.
+  // Takes the reads that have ended, waiting up to `timeout` for one, and starts further reads. A
+  // failed read is retried; if it fails again, the status is Unavailable (device error) or DataLoss
+  // (truncated, or a CRC mismatch), naming file, layer and neuron. The neurons of a failed read do
+  // not arrive.
   Status Poll(std::chrono::milliseconds timeout, const Sink& sink);
-  // Forgets everything: what is under way arrives nowhere.
+  // Drops all queued reads; data of reads in flight is ignored.
   void Abandon();
 
   bool idle() const { return queued(Kind::kDemand) + queued(Kind::kAhead) + in_flight_ == 0; }
@@ -69,7 +69,8 @@ class BundleQueue {
   std::size_t memory_bytes() const { return memory_.size(); }
 
  private:
-  // A read: the bundles at places [first, last] of a layer's order, those marked in `wanted`.
+  // A read: the bundles at places [first, last] of a layer's order, of which those marked in
+  // `wanted` are delivered.
   static constexpr int kBundlesMax = 256;
   struct Read {
     std::int32_t layer = -1;  // -1: abandoned
@@ -78,7 +79,7 @@ class BundleQueue {
     std::uint8_t tries = 0;
     std::uint64_t wanted[kBundlesMax / 64] = {};
   };
-  // The state of a read whose parts end one by one.
+  // The state of a read whose parts end at different times.
   struct Ending {
     int parts_left = 0;
     int failed = -1;          // a part; -1: none
@@ -94,10 +95,10 @@ class BundleQueue {
   std::size_t skipped_bytes() const {
     return options_.rest_only ? index_.layout.deciding_bytes() : 0;
   }
-  // The offset of the wanted bytes of the bundle at a place of the layer's order.
+  // The file offset of the wanted bytes of the bundle at a place of the layer's order.
   std::uint64_t Begin(int layer, std::uint32_t place) const;
   Extent ExtentOf(const Read& read) const;
-  // The parts of a read, each of which is read by itself: its rows, where it is not bundled.
+  // The parts of a read, each of which is a separate read: its rows, if it is not bundled.
   int num_parts() const;
   Extent PartOf(const Read& read, int part) const;
   void StartParts(const Read& read, std::size_t room);
@@ -106,11 +107,11 @@ class BundleQueue {
     return neuron_at_[static_cast<std::size_t>(layer) * neurons_ + place];
   }
   Status Finish(const Completion& completion, const Sink& sink);
-  // Tries again, or gives up.
+  // Retries the read, or gives it up.
   Status Fail(const Read& read, const Ending& ending);
   Status Deliver(const Read& read, std::size_t room, const Sink& sink);
   bool IsWhole(int layer, int neuron, const std::uint8_t* data) const;
-  // Queues it again, in front.
+  // Queues it again, at the front.
   void Retry(Read read);
   std::byte* RoomAt(std::size_t room) { return memory_.data() + room * room_bytes_; }
 
@@ -122,9 +123,9 @@ class BundleQueue {
   base::HugeBuffer memory_;               // [depth, room_bytes_]
   std::vector<std::uint32_t> neuron_at_;  // [L, F] by place
   std::vector<std::uint32_t> places_;     // scratch of Add
-  std::vector<Read> queues_[2];           // by kind; taken from the back
-  std::vector<Read> under_way_;           // [depth] by room
-  std::vector<Ending> endings_;           // [depth] by room
+  std::vector<Read> queues_[2];           // by kind; the back is taken first
+  std::vector<Read> under_way_;           // [depth] by buffer
+  std::vector<Ending> endings_;           // [depth] by buffer
   std::vector<std::size_t> free_rooms_;
   std::vector<BlockReader::Read> starting_;
   std::vector<Completion> ended_;

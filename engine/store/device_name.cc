@@ -57,7 +57,7 @@ Result<DeviceName> DeviceOf(const std::string& path) {
   const std::string name = folder.filename().string();
   if (fs::exists(folder / "partition", error)) folder = folder.parent_path();
   const std::string model = Line(folder / "device/model");
-  // Numbers of loop devices are given to file after file.
+  // Loop devices' numbers are reused for different files.
   std::string serial;
   for (const char* place : {"serial", "device/serial", "wwid", "dm/uuid", "loop/backing_file"}) {
     if (serial.empty()) serial = Line(folder / place);

@@ -1,4 +1,4 @@
-// Which device a file lies on, as far as the system says.
+// The device that a file lies on, as far as the system reports it.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace thermocline::store {
 
 struct DeviceName {
-  std::string key;       // the same as long as it is the same device
+  std::string key;       // constant as long as it is the same device
   std::string readable;  // "nvme0n1 (Samsung SSD 980, 259:0)"
 };
 // Errors as base::OpenFile.

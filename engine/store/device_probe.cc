@@ -21,9 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kLargeFile = 256 << 20;
-// Many reads may land in the same place: what they bring is not looked at.
+// Many reads may go to the same memory, because their data is not used.
 constexpr std::size_t kMemory = 32 << 20;
-// A queue that takes longer to drain only measures the same bandwidth again.
+// A queue that takes longer to drain measures only the same bandwidth again.
 constexpr double kDrainSecondsMax = 0.1;
 constexpr auto kAnswerMax = std::chrono::seconds(30);
 
@@ -32,11 +32,11 @@ enum class Order { kRandom, kSequential };
 class Probe {
  public:
   Probe(BlockReader& reader, std::span<std::byte> memory) : reader_(reader), memory_(memory) {
-    // Other places in each run, or a cache on the way would know them.
+    // Different places in each run, so that no cache holds them.
     random_.seed(Clock::now().time_since_epoch().count());
   }
 
-  // Reads a second with `depth` in flight, from the first one's start to the last one's end.
+  // Reads per second with `depth` in flight, from the first one's start to the last one's end.
   Result<double> Rate(std::uint32_t chunk, int depth, double seconds, Order order) {
     std::vector<BlockReader::Read> batch;
     std::vector<Completion> ended(depth);
@@ -79,7 +79,7 @@ class Probe {
   std::size_t memory_at_ = 0;
 };
 
-// Fills one row, from the shallow queue to the deep.
+// Fills one row, from the shallowest queue to the deepest.
 Status MeasureRow(Probe& probe, std::uint32_t chunk, int depth_max, double seconds,
                   std::array<double, Curve::kDepths.size()>& row) {
   double best = 0;
@@ -92,7 +92,7 @@ Status MeasureRow(Probe& probe, std::uint32_t chunk, int depth_max, double secon
   return OkStatus();
 }
 
-// The curve that is remembered and good for a file of this size.
+// The cached curve, if it is valid for a file of this size.
 std::optional<Curve> Remembered(const base::JsonCache& cache, std::uint64_t file_bytes) {
   const auto json = cache.Read();
   if (!json.has_value()) return std::nullopt;
@@ -118,7 +118,7 @@ Result<Curve> MeasureCurve(BlockReader& reader, const std::string& device, doubl
   const double cell_s = 0.92 * seconds / kCells, sequential_s = 0.04 * seconds;
   Curve::Table table{};
   std::uint32_t largest = 0;
-  // An idle device, or processor, takes a while to wake.
+  // An idle device or processor takes a while to wake.
   Status status =
       probe.Rate(Curve::kChunks.front(), std::min(16, reader.depth()), 0.5 * cell_s, Order::kRandom)
           .status();
@@ -136,7 +136,7 @@ Result<Curve> MeasureCurve(BlockReader& reader, const std::string& device, doubl
     status = rate.status();
     if (rate.ok()) sequential = std::max(sequential, *rate * largest);
   }
-  // Reads may be in flight after an error, and the memory is about to go.
+  // After an error reads may be in flight, and the memory is about to be freed.
   std::vector<Completion> rest(reader.depth());
   while (reader.in_flight() > 0) reader.Wait(rest, kAnswerMax);
   RETURN_IF_ERROR(reader.SetMemory({}));

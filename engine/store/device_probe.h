@@ -1,5 +1,5 @@
-// Measures how fast the device behind a file reads blocks, in about two seconds, and remembers it
-// for each device in $XDG_CACHE_HOME/thermocline/flash (~/.cache/thermocline/flash).
+// Measures how fast the device behind a file reads blocks, in about two seconds, and caches the
+// result per device in $XDG_CACHE_HOME/thermocline/flash (~/.cache/thermocline/flash).
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace thermocline::store {
 
 struct ProbeOptions {
-  bool measure_anew = false;  // else what is remembered is used
+  bool measure_anew = false;  // otherwise a cached measurement is used
   double seconds = 2;         // about; a slow device takes longer
 };
 
 // The curve of the device that `path` lies on, by reads of that file: the larger the file, the less
-// the device's own cache helps. What was remembered from a file below 256 MiB is not used for a
+// the device's own cache helps. A cached measurement of a file below 256 MiB is not used for a
 // larger one. Errors as OpenBlockReader; FailedPrecondition for a file below 4 KiB; Unavailable or
 // DataLoss if reads fail.
 Result<Curve> DeviceCurve(const std::string& path, const ProbeOptions& options = {});
 
-// Measures, and remembers nothing. Sets the reader's memory.
+// Measures without caching the result. Sets the reader's memory.
 Result<Curve> MeasureCurve(BlockReader& reader, const std::string& device, double seconds);
 
 }  // namespace thermocline::store

@@ -31,7 +31,7 @@ class FileReader : public BlockReader {
   }
 
  protected:
-  // Counts reads that are about to start.
+  // Counts and checks reads that are about to start.
   void Admit(std::span<const Read> reads) {
     in_flight_ += base::IntSize(reads);
     CHECK_LE(in_flight_, depth_);
@@ -46,7 +46,8 @@ class FileReader : public BlockReader {
   std::span<std::byte> memory_;
 };
 
-// Takes `file` unless it fails: Unavailable with the reason why io_uring cannot be used here.
+// Takes ownership of `file` unless it fails: Unavailable with the reason why io_uring cannot be
+// used.
 Result<std::unique_ptr<BlockReader>> MakeUringReader(base::DirectFile& file, int depth);
 std::unique_ptr<BlockReader> MakePreadReader(base::DirectFile file, int depth);
 

@@ -11,8 +11,8 @@ namespace {
 constexpr float kCold = -std::numeric_limits<float>::infinity();
 constexpr std::int64_t kLowerAfter = 256;  // half-lives
 
-// log2(1 + 2^-d) by linear interpolation, within 6e-6; the logarithm and the power would be most of
-// Touch.
+// log2(1 + 2^-d) by linear interpolation, within 6e-6; the logarithm and the power would take most
+// of Touch's time.
 class SoftPlus {
  public:
   SoftPlus() {
@@ -71,7 +71,7 @@ void HeatOrder::Touch(std::uint32_t entry, std::int64_t now) {
 
 void HeatOrder::LowerAll(float by) {
   for (float& heat : heat_) heat -= by;
-  for (Item& item : heap_) item.heat -= by;  // rounding keeps what was less from being more
+  for (Item& item : heap_) item.heat -= by;  // rounding is monotonic, so the order stays
   for (Item& item : held_) item.heat -= by;
 }
 

@@ -1,13 +1,13 @@
-// Which of the cached neurons to give up: those used least of late.
+// The eviction order of cached neurons: least used recently goes first.
 //
 // A use at token t adds 2^((t - now) / half_life) to a neuron's heat, so heat is a count that
-// halves every `half_life` tokens: small half-lives are recency, large ones frequency. Stored is
-// log2(heat) + now / half_life, which does not change while a neuron is not used, so a heap of it
-// stays in order; it only grows, so the heap may hold old values and mends them when they come up.
-// Numbers are kept near zero, where floats are fine: all are lowered at once when the tokens have
-// gone on by 256 half-lives.
-// What comes in must be hotter than what leaves. On recorded traces that is worth 1 to 5 points of
-// hit rate, and half-lives from 128 tokens on are equal within 0.4 points; see docs/flash.md.
+// halves every `half_life` tokens: small half-lives approach recency, large ones frequency. The
+// stored value is log2(heat) + now / half_life, which does not change while a neuron is not used,
+// so a heap of it stays in order. It only grows, so the heap may hold old values and updates them
+// when they reach the top. Numbers are kept near zero, where floats are precise: all are lowered at
+// once every 256 half-lives. An incoming entry must be hotter than the one it evicts. On recorded
+// traces that is worth 1 to 5 points of hit rate, and half-lives from 128 tokens on are equal
+// within 0.4 points; see docs/flash.md.
 // *Source:* Lee et al., LRFU (IEEE Transactions on Computers, 2001); the window: LLM in a flash,
 // section 3.1.
 #pragma once
@@ -19,8 +19,8 @@
 
 namespace thermocline::store {
 
-// Tokens. Measured (docs/flash.md): shorter ones lose hits where the use of neurons is steady,
-// longer ones would only be slower to follow a change of topic.
+// Tokens. Measured (docs/flash.md): shorter half-lives lose hits if the use of neurons is steady,
+// longer ones only adapt more slowly to a change of topic.
 inline constexpr double kHalfLife = 128;
 // The half-life of experts, whose use follows the topic (docs/experts.md: replay).
 inline constexpr double kExpertHalfLife = 8;
@@ -34,31 +34,33 @@ class HeatOrder {
   };
   explicit HeatOrder(const Params& params);
 
-  // Starts an entry as if it had been used with `frequency` (share of tokens) until now.
+  // Initialises an entry as if it had been used with `frequency` (share of tokens) until now.
   void Warm(std::uint32_t entry, double frequency);
-  // The entry is used by the token `now`; more than once a token counts once. Requires: 0 <= now <
-  // 2^31, not before that of any call so far.
+  // The entry is used by the token `now`; repeated uses by one token count once. Requires: 0 <= now
+  // < 2^31, not less than in any earlier call.
   void Touch(std::uint32_t entry, std::int64_t now);
-  // The entry is cached from now on. Requires: it is not; fewer than cached_max are.
+  // The entry is cached from now on. Requires: it is not cached yet; fewer than cached_max entries
+  // are.
   void Insert(std::uint32_t entry);
-  // As if the entry were used at `now`, for Evict alone, until Release, which is given what
-  // last_use was before.
+  // Protects the entry from Evict as if it were used at `now`, until Release, which is given the
+  // earlier value of last_use.
   void Hold(std::uint32_t entry, std::int64_t now) {
     last_use_[entry] = static_cast<std::int32_t>(now);
   }
   void Release(std::uint32_t entry, std::int64_t before);
-  // The coldest cached entry not used at token `since` or later leaves; kNone if there is none.
+  // Evicts and returns the coldest cached entry not used at token `since` or later; kNone if there
+  // is none.
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::uint32_t Evict(std::int64_t since);
-  // As Evict(now), for an entry that the token `now` uses (its Touch comes later): kNone as well if
-  // the coldest is as hot as that entry is with this use. What is used once in a while would take
-  // the place of what is used more often, and leave before its next use.
+  // As Evict(now), for an entry that the token `now` uses (its Touch comes later): also kNone if
+  // the coldest entry is at least as hot as this one including this use. Otherwise a rarely used
+  // entry would replace a more frequently used one, and be evicted before its next use.
   std::uint32_t EvictFor(std::uint32_t entry, std::int64_t now);
 
-  // Below zero: never.
+  // Negative: never used.
   std::int64_t last_use(std::uint32_t entry) const { return last_use_[entry]; }
   std::size_t cached() const { return heap_.size() + held_.size(); }
-  // log2 of the count, as of the token 0 that the numbers were last lowered to: for comparing.
+  // log2 of the count, as of the token 0 of the last lowering, for comparisons.
   float heat(std::uint32_t entry) const { return heat_[entry]; }
 
  private:
@@ -68,7 +70,8 @@ class HeatOrder {
   };
   void SiftDown(std::size_t at);
   void SiftUp(std::size_t at);
-  // Brings the coldest entry not used at `since` or later to the top; false if there is none.
+  // Brings the coldest entry not used at `since` or later to the top; returns false if there is
+  // none.
   bool FindColdest(std::int64_t since);
   void MendTop();
   Item PopTop();
@@ -81,12 +84,13 @@ class HeatOrder {
 
   const double half_life_;
   const std::size_t cached_max_;
-  std::int64_t base_ = 0;               // the token whose uses count 1: 0 in heat_
+  std::int64_t base_ = 0;               // the token whose uses have weight 1: 0 in heat_
   std::int64_t now_ = 0;                // of the last Touch
   std::vector<float> heat_;             // [entries] log2 scale, as above; -infinity: never used
   std::vector<std::int32_t> last_use_;  // [entries] tokens
   std::vector<Item> heap_;              // least first
-  // Cold, but in use: out of the heap, or every Evict of a step would come upon them again.
+  // Cold entries in use: kept out of the heap, because otherwise every Evict of a step would meet
+  // them again.
   std::vector<Item> held_;
   std::int64_t held_since_ = -1;  // the `since` of the Evict that found them
 };

@@ -90,8 +90,8 @@ void LayerStream::Begin(int layer) {
   if (const int before = in_stage_[stage]; before >= 0) missing_[before] = -1;
   in_stage_[stage] = layer;
   missing_[at] = static_cast<int>((l.image.size() + kLayerCheckBytes - 1) / kLayerCheckBytes);
-  // The entries that wait are of one other layer at most; those that have left would pile up while
-  // the device is slow.
+  // Only entries of one other layer can be waiting; entries already taken are erased, because they
+  // would accumulate while the device is slow.
   queue_.erase(queue_.begin(), queue_.begin() + queue_begin_);
   queue_begin_ = 0;
   for (int i = 0; i < missing_[at]; ++i) queue_.push_back({layer, i, 0, epoch_});
@@ -122,7 +122,7 @@ Status LayerStream::Wait(int layer) {
     Pump();
     return OkStatus();
   }
-  while (stale_) {  // what was under way still writes to the stages
+  while (stale_) {  // reads of the earlier epoch still write to the stages
     RETURN_IF_ERROR(FinishAll(reader_->Wait(ended_, kImageWait)));
     stale_ = in_flight_ > 0;
     if (stale_ && on_wait_ && !on_wait_()) return GivenUp();
@@ -144,7 +144,7 @@ Status LayerStream::Wait(int layer) {
   return OkStatus();
 }
 
-// All of them, whatever became of the first: what has ended is not in flight any more.
+// Finishes all of them, even if the first fails, because none is in flight any more.
 Status LayerStream::FinishAll(int ended) {
   Status first_error;
   for (int i = 0; i < ended; ++i) {
@@ -189,9 +189,9 @@ Status LayerStream::Finish(const Completion& completion) {
 
 void LayerStream::Done(int layer) {
   if (layers_[layer].stage < 0) return;
-  // The next one is in the other stage already; after it comes one for this stage.
+  // The next layer is in the other stage already; the one after it goes into this stage.
   const int next = Next(Next(layer));
-  if (next == layer) return;  // two layers: both stay
+  if (next == layer) return;  // two layers: both stay in memory
   Begin(next);
   Pump();
 }

@@ -1,11 +1,11 @@
-// Layers of a model that is larger than memory and has no zeros to skip: each streamed layer is
-// read whole, one after the other, into one of two stages, while the layer before it is computed in
-// the other.
+// Streams the layers of a model that is larger than memory and has no zeros to skip: each streamed
+// layer is read whole, one after the other, into one of two stages, while the layer before it is
+// computed in the other.
 //
-// Streamed layers take turns in the stages, so a layer's weights have one address for good. Layers
-// in memory lie between them, spread evenly: they give the device time.
-// *Source:* FlexInfer (2503.03777): hold the same share of every stretch of layers, not the first
-// ones.
+// Streamed layers alternate between the stages, so a layer's weights have a fixed address. The
+// layers kept in memory are spread evenly between them, to give the device time.
+// *Source:* FlexInfer (2503.03777): keep the same share of every stretch of layers in memory, not
+// the first ones.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace thermocline::store {
 
-// Which of L layers are streamed if `held` stay in memory: an even number, so that those of one
-// stage alternate around the end of a token too. [L] the stage, or -1.
+// The streamed layers of L if `held` stay in memory: an even number, so that the layers of one
+// stage also alternate across the end of a token. [L] the stage, or -1.
 std::vector<int> SpreadStages(int layers, int held);
 
 // Decode thread only. Allocates nothing after Create.
@@ -29,20 +29,21 @@ class LayerStream {
  public:
   struct Layer {
     int stage = -1;                   // -1: in memory
-    std::span<std::byte> image = {};  // where it is read to, at the reader's alignment
+    std::span<std::byte> image = {};  // the memory it is read into, at the reader's alignment
   };
-  // Starts to read the first layers. FailedPrecondition: the file holds other images.
+  // Starts reading the first layers. FailedPrecondition: the file holds other images.
   static Result<std::unique_ptr<LayerStream>> Create(BundleIndex index,
                                                      std::unique_ptr<BlockReader> reader,
                                                      std::vector<Layer> layers,
                                                      std::span<std::byte> stages);
   ~LayerStream();
 
-  // Until the layer is there; at once if it is in memory. Errors as BundleQueue::Poll.
+  // Waits until the layer has been read; returns at once if it is in memory. Errors as
+  // BundleQueue::Poll.
   Status Wait(int layer);
-  // The layer has been computed: its stage is read into again.
+  // The layer has been computed: its stage may be overwritten.
   void Done(int layer);
-  // After an error: the next Wait begins anew.
+  // Called after an error: the next Wait starts over.
   void Abandon();
   void SetOnWait(std::function<bool()> on_wait) { on_wait_ = std::move(on_wait); }
 
@@ -62,23 +63,23 @@ class LayerStream {
   void Pump();
   Status FinishAll(int ended);
   Status Finish(const Completion& completion);
-  int Next(int layer) const;  // streamed layer after this one, around the end
+  int Next(int layer) const;  // next streamed layer, wrapping around
   std::uint32_t ChunkBytes(const Chunk& chunk) const;
 
   const BundleIndex index_;
   const std::unique_ptr<BlockReader> reader_;
   const std::vector<Layer> layers_;
-  std::vector<int> missing_;   // [L] chunks that are not there; -1: not begun
+  std::vector<int> missing_;   // [L] chunks that have not arrived; -1: not begun
   std::vector<int> in_stage_;  // the layer that each stage holds or awaits
-  std::vector<Chunk> queue_;   // taken from the front
+  std::vector<Chunk> queue_;   // the front is taken first
   std::size_t queue_begin_ = 0;
   std::vector<Chunk> under_way_;   // [depth]
   std::vector<std::size_t> free_;  // of under_way_
   std::vector<BlockReader::Read> starting_;
   std::vector<Completion> ended_;
-  std::uint32_t epoch_ = 0;  // what was started before belongs to nobody
+  std::uint32_t epoch_ = 0;  // reads of an earlier epoch are ignored
   int in_flight_ = 0;
-  bool stale_ = false;  // some of them are of an epoch before
+  bool stale_ = false;  // some reads in flight belong to an earlier epoch
   std::function<bool()> on_wait_;
   FlashCounters counters_;
 };

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kWaitSlice{50};
 constexpr int kStepTokensMax = 16;
 
-// Adds the time it lives to a counter.
+// Adds its lifetime to a counter of seconds.
 class Timed {
  public:
   explicit Timed(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
@@ -44,7 +44,7 @@ std::size_t NeuronStore::FixedBytes(const BundleIndex& index, const Options& opt
                   std::max<std::size_t>(options.queue.read_bytes_max, index.layout.bundle_bytes()) +
                       2 * alignment,
                   kBundleAlignment);
-  // Tables of this class, the queue and the order of eviction; the index in memory.
+  // Tables of this class, the queue and the eviction order; the index in memory.
   const std::size_t per_entry = 8 + 1 + 4 + 8 + 2 * sizeof(Use) + 4 * 4;
   return stages + rooms + entries * per_entry + options.slots * (4 + 16) + f * 256;
 }
@@ -92,12 +92,12 @@ Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   all_.resize(neurons_);
   std::iota(all_.begin(), all_.end(), 0);
   ahead_.reserve(neurons_);
-  uses_.reserve(2 * entries);  // read ahead, then needed
+  uses_.reserve(2 * entries);  // each read ahead and then needed
   return OkStatus();
 }
 
-// Entries by the share of tokens that activated them, the hottest first; without a profile, the
-// first in every layer's order.
+// Entries by the share of tokens that activated them, the hottest first; without a profile, in the
+// order of every layer's positions.
 std::vector<std::uint32_t> NeuronStore::HottestEntries() const {
   std::vector<std::uint32_t> entries(where_.size());
   std::vector<std::int64_t> rank(where_.size());
@@ -141,13 +141,13 @@ Status NeuronStore::Preload() {
   return OkStatus();
 }
 
-// Until the step ends the entry stays if it is there.
+// Keeps the entry, if it is in the cache, until the step ends.
 void NeuronStore::Hold(std::uint32_t entry, std::uint16_t mask) {
   uses_.push_back({entry, mask, static_cast<std::int32_t>(heat_.last_use(entry))});
   heat_.Hold(entry, now_);
 }
 
-// The last first: an entry may be held twice.
+// In reverse order, because an entry may be held twice.
 void NeuronStore::ReleaseAll() {
   for (std::size_t i = uses_.size(); i-- > 0;) heat_.Release(uses_[i].entry, uses_[i].before);
 }
@@ -157,7 +157,7 @@ bool NeuronStore::Need(int layer, int neuron, std::uint16_t mask, std::uint8_t f
   const auto entry = static_cast<std::uint32_t>(at);
   std::uint8_t& mine = flags_[at];
   if (mask != 0 || where_[at] != nullptr) {
-    Hold(entry, mask);  // whichever tokens need it: its rows are multiplied when all are there
+    Hold(entry, mask);  // for any token: its rows are multiplied when all have arrived
   }
   if (mask != 0) {
     if ((mask & expected_mask_) == 0) flags |= kStaged;
@@ -186,7 +186,7 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
     if (Need(layer, neurons[k], masks.empty() ? std::uint16_t{1} : masks[k], 0))
       missing_.push_back(neurons[k]);
   }
-  if (layer == ahead_layer_) {  // queued guesses: wanted ones are read now, the others never
+  if (layer == ahead_layer_) {  // queued guesses: wanted ones are read now, the others are dropped
     queue_->Drop(layer, [&](int neuron) {
       std::uint8_t& flags = flags_[At(layer, neuron)];
       if ((flags & kWanted) != 0) {
@@ -196,7 +196,7 @@ void NeuronStore::Request(int layer, std::span<const int> neurons,
         flags = 0;
       }
     });
-    for (const int neuron : ahead_) {  // wrong ones under way arrive nowhere
+    for (const int neuron : ahead_) {  // data of wrong guesses in flight is ignored
       std::uint8_t& flags = flags_[At(layer, neuron)];
       if ((flags & kPending) != 0 && (flags & kWanted) == 0) flags = 0;
     }
@@ -281,7 +281,7 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
   const auto entry = static_cast<std::uint32_t>(at);
   std::uint8_t& flags = flags_[at];
   const bool wanted = (flags & kWanted) != 0;
-  if ((flags & kPending) == 0 || where_[at] != nullptr) {  // its layer is done, or it came twice
+  if ((flags & kPending) == 0 || where_[at] != nullptr) {  // its layer is done, or it arrived twice
     if (arrival.kind == BundleQueue::Kind::kAhead) counters_.ahead_wasted_bytes += payload_bytes_;
     return;
   }
@@ -296,7 +296,7 @@ void NeuronStore::Arrive(const BundleQueue::Arrival& arrival) {
   where_[at] = slot;
   if (wanted || !InCache(slot)) return;
   flags = kUntested;
-  Hold(entry, 0);  // never used, it would be the coldest and make room for the next that arrives
+  Hold(entry, 0);  // never used, it would be the coldest and be evicted by the next arrival
 }
 
 std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t flags) {
@@ -345,7 +345,7 @@ void NeuronStore::EndLayer(int layer) {
   stage.clear();
   if (layer != ahead_layer_) return;
   queue_->Drop(layer, [](int) {});
-  for (const int neuron : ahead_) {  // what is under way arrives too late
+  for (const int neuron : ahead_) {  // reads in flight arrive too late
     std::uint8_t& flags = flags_[At(layer, neuron)];
     if ((flags & kPending) != 0) flags = 0;
   }

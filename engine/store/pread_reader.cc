@@ -1,5 +1,5 @@
-// Reads with a pool of threads, where io_uring is not allowed: in most containers, for one. Each
-// read costs a system call and two hand-overs between threads.
+// Reads with a pool of threads, for systems that do not allow io_uring, such as most containers.
+// Each read costs a system call and two hand-overs between threads.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ class PreadReader final : public FileReader {
     }
   }
 
-  // Reads that no thread has taken yet are dropped.
+  // Drops the reads that no thread has taken yet.
   ~PreadReader() override {
     {
       const base::MutexLock lock(mutex_);
@@ -97,7 +97,7 @@ class PreadReader final : public FileReader {
 
   base::Mutex mutex_;
   base::Condition work_, done_;
-  // Neither vector grows: both hold depth() at most.
+  // Neither vector grows: both hold at most depth() elements.
   std::vector<Read> queue_ GUARDED_BY(mutex_);  // a ring: queued_ reads from first_ on
   std::size_t first_ GUARDED_BY(mutex_) = 0;
   std::size_t queued_ GUARDED_BY(mutex_) = 0;

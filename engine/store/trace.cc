@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMagic = "TCTRACE1";
 constexpr std::uint32_t kLayersMax = 1 << 16, kNeuronsMax = 1 << 28, kHashBytesMax = 1024;
-constexpr std::uint64_t kTraceBytesMax = std::uint64_t{64} << 30;  // in memory it takes more
+constexpr std::uint64_t kTraceBytesMax = std::uint64_t{64} << 30;  // in memory it is larger
 
 void AppendVarint(std::vector<std::byte>& out, std::uint32_t value) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));
@@ -119,7 +119,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   AppendU32(header, shape.model_hash.size());
   RETURN_IF_ERROR(file->Append(header + shape.model_hash));
   std::unique_ptr<TraceWriter> writer(new TraceWriter(shape, std::move(file)));
-  // Room for the largest set, so that Add allocates nothing: five bytes a number at most.
+  // Reserves the largest set, at most five bytes per number, so that Add allocates nothing.
   writer->record_.reserve(5 * (static_cast<std::size_t>(shape.intermediate_size) + 1));
   return writer;
 }

@@ -15,7 +15,7 @@
 
 namespace thermocline::store {
 
-// Decode thread only. Errors to write are kept and come back from Commit.
+// Decode thread only. Write errors are kept and returned by Commit.
 class TraceWriter {
  public:
   struct Shape {
@@ -23,7 +23,7 @@ class TraceWriter {
     std::string model_hash;
   };
   static Result<std::unique_ptr<TraceWriter>> Create(const std::string& path, const Shape& shape);
-  // The neurons a token needs of the next layer, ascending. Layers come in order.
+  // Adds the neurons that a token needs of the next layer, ascending. Layers come in order.
   void Add(std::span<const int> neurons);
   Status Commit();
   std::int64_t tokens() const { return layers_ / shape_.num_hidden_layers; }
@@ -38,12 +38,12 @@ class TraceWriter {
   Status status_;
 };
 
-// A whole trace in memory. A last token that was cut off is left out.
+// A whole trace in memory. An incomplete last token is left out.
 struct Trace {
   int num_hidden_layers = 0, intermediate_size = 0;
   std::string model_hash;
   std::int64_t tokens = 0;
-  std::vector<std::uint32_t> neurons;  // all sets, one behind the other
+  std::vector<std::uint32_t> neurons;  // all sets, concatenated
   std::vector<std::uint64_t> begin;    // [tokens * L + 1] into neurons
 
   std::span<const std::uint32_t> Set(std::int64_t token, int layer) const {

@@ -1,9 +1,9 @@
-// Reads with io_uring: one system call starts many, completions are taken from shared memory, and
-// no thread of ours waits on the device. Linux 5.15 and later.
+// Reads with io_uring: one system call starts many reads, completions are taken from shared memory,
+// and no thread waits on the device. Linux 5.15 and later.
 //
-// The file is registered, and the memory too where the system lets us pin it: without that the
-// kernel looks up and pins the pages of every read anew. IORING_SETUP_SINGLE_ISSUER is not used: it
-// would tie the ring to the thread that made it, and a model is loaded by another thread than the
+// The file is registered, and the memory too if the system allows pinning it: otherwise the kernel
+// looks up and pins the pages of every read again. IORING_SETUP_SINGLE_ISSUER is not used: it would
+// tie the ring to the thread that made it, and the model is loaded by a different thread than the
 // one that decodes.
 #include <liburing.h>
 
@@ -29,8 +29,8 @@ Status NoUring(const char* what, int error) {
 
 // 0 or -errno.
 int InitRing(unsigned entries, io_uring& ring) {
-  // Completions wait until we next look, instead of interrupting the thread that computes (5.19);
-  // one bad read does not hold up those behind it (5.18).
+  // Completions wait until the ring is polled, instead of interrupting the thread that computes
+  // (5.19); one bad read does not hold up later ones (5.18).
   constexpr unsigned kWanted =
       IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
   int error = 0;
@@ -43,7 +43,7 @@ int InitRing(unsigned entries, io_uring& ring) {
   return error;
 }
 
-// Checks that the ring works at all: a filter of system calls may let it be made and not be used.
+// Checks that the ring works: a system call filter may allow creating a ring but not using it.
 int TryRing(io_uring& ring) {
   io_uring_prep_nop(io_uring_get_sqe(&ring));
   if (const int n = io_uring_submit_and_wait(&ring, 1); n < 0) return n;
@@ -66,7 +66,7 @@ class UringReader final : public FileReader {
   ~UringReader() override {
     Completion out[64];
     while (in_flight_ > 0) Wait(out, std::chrono::hours(1));
-    // Without this the kernel lets go of them some time later, and a disk cannot be unmounted right
+    // Otherwise the kernel releases them only some time later, and a disk cannot be unmounted right
     // away.
     if (memory_registered_) io_uring_unregister_buffers(&ring_);
     if (file_registered_) io_uring_unregister_files(&ring_);
@@ -126,7 +126,7 @@ class UringReader final : public FileReader {
     const int fd = file_registered_ ? 0 : file_.fd();
     const std::size_t at = read.out - memory_.data();
     const std::size_t buffer = at / kBufferMax;
-    // A read across the border of two registered buffers belongs to neither.
+    // A read across the border of two registered buffers can use neither.
     const bool in_one = read.bytes > 0 && (at + read.bytes - 1) / kBufferMax == buffer;
     if (memory_registered_ && in_one) {
       io_uring_prep_read_fixed(sqe, fd, read.out, read.bytes, read.offset,
@@ -138,7 +138,8 @@ class UringReader final : public FileReader {
     io_uring_sqe_set_data64(sqe, read.tag);
   }
 
-  // Hands over what is prepared. What the kernel has no memory for now stays for the next Wait.
+  // Submits the prepared reads. Reads for which the kernel has no memory now stay for the next
+  // Wait.
   void Flush() {
     while (io_uring_sq_ready(&ring_) > 0) {
       const int n = io_uring_submit(&ring_);
@@ -148,7 +149,7 @@ class UringReader final : public FileReader {
     }
   }
 
-  // Returns when something has ended, the time is up, or a signal came.
+  // Returns when a read has ended, the time is up, or a signal came.
   void WaitFor(std::chrono::nanoseconds time) {
     constexpr std::int64_t kSecond = 1000000000;
     __kernel_timespec limit{};
@@ -174,7 +175,7 @@ class UringReader final : public FileReader {
     return static_cast<int>(count);
   }
 
-  // Anything else would be a mistake of ours: a ring that worked once is not refused later.
+  // Other errors are bugs: a ring that worked once is not refused later.
   static void CheckTransient(int result) {
     const bool transient = result >= 0 || result == -EINTR || result == -ETIME ||
                            result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
@@ -195,7 +196,7 @@ Result<std::unique_ptr<BlockReader>> MakeUringReader(base::DirectFile& file, int
     io_uring_queue_exit(&ring);
     return NoUring("io_uring_enter", error);
   }
-  if ((ring.features & IORING_FEAT_EXT_ARG) == 0) {  // waiting with a time limit
+  if ((ring.features & IORING_FEAT_EXT_ARG) == 0) {  // support for waiting with a time limit
     io_uring_queue_exit(&ring);
     return base::Unavailable("the kernel is older than 5.11");
   }

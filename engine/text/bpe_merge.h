@@ -1,5 +1,4 @@
-// The merging loop that both BPE families share: repeatedly join the neighbouring pair of best
-// rank.
+// The merging loop of both BPE families: repeatedly joins the neighbouring pair with the best rank.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +24,19 @@ struct Merge {
   int id = -1;      // token of the joined text
 };
 
-// Turns between two looks at base::Interrupted, some 0.2 ms.
+// Iterations between two checks of base::Interrupted, some 0.2 ms.
 inline constexpr std::size_t kTurnsUnasked = 1024;
-// Symbols made between two looks, some 0.5 ms.
+// Symbols made between two checks, some 0.5 ms.
 inline constexpr std::size_t kSymbolsUnasked = 32 << 10;
 
-// Merges `symbols`, a chain by prev and next whose texts lie one behind the other.
-// `find(left, right)` returns the Merge of two symbols. O(n log n) look-ups; interrupted, it ends
-// early.
+// Merges `symbols`, a chain by prev and next with consecutive texts. `find(left, right)` returns
+// the Merge of two symbols. O(n log n) look-ups; ends early if interrupted.
 template <typename Find>
 void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
   struct Pair {
     double rank;
     int left, right;
-    std::size_t length;  // of both texts when the pair was found, to notice stale pairs
+    std::size_t length;  // of both texts when the pair was found, to detect stale pairs
     int id;
     bool operator<(const Pair& other) const {
       return rank > other.rank || (rank == other.rank && left > other.left);
@@ -76,8 +74,8 @@ void MergeSymbols(std::vector<Symbol>& symbols, const Find& find) {
   }
 }
 
-// Makes the chain of UTF-8 characters (or single bytes) of `text`, ids unset. Interrupted, it ends
-// early.
+// Makes the chain of UTF-8 characters (or single bytes) of `text`, with ids unset. Ends early if
+// interrupted.
 inline std::vector<Symbol> MakeSymbols(std::string_view text, bool single_bytes) {
   std::vector<Symbol> symbols;
   for (std::size_t pos = 0; pos < text.size();) {

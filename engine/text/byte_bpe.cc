@@ -12,8 +12,8 @@ namespace {
 
 using model::TokenType;
 
-// GPT-2 writes each byte as a printable character: itself, or U+0100 onwards for the others in
-// order. Source: GPT-2's bytes_to_unicode.
+// GPT-2 represents each byte by a printable character: itself, or for the others U+0100 and
+// following, in order. Source: GPT-2's bytes_to_unicode.
 std::array<char32_t, 256> ByteAlphabet() {
   std::array<char32_t, 256> alphabet{};
   char32_t next = 0x100;
@@ -24,8 +24,8 @@ std::array<char32_t, 256> ByteAlphabet() {
   return alphabet;
 }
 
-// The bytes that `text` in GPT-2's alphabet stands for; nothing if a character is outside of it
-// (such tokens can never come of merging).
+// The bytes that `text` represents in GPT-2's alphabet; nullopt if a character is outside it
+// (merging can never produce such tokens).
 std::optional<std::string> FromAlphabet(std::string_view text) {
   static const std::unordered_map<char32_t, char> kBytes = [] {
     std::unordered_map<char32_t, char> map;
@@ -57,7 +57,7 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
   ids_.reserve(vocabulary_.tokens.size());
   for (int id = 0; id < vocabulary_.size(); ++id) {
     const std::size_t at = id;
-    // An added token may be one of the vocabulary, too.
+    // An added token may also be in the vocabulary.
     const TokenType type = vocabulary_.types[at];
     if (type != TokenType::kNormal && type != TokenType::kUserDefined) continue;
     const std::optional<std::string> bytes =
@@ -90,7 +90,7 @@ void BpeTokenizer::AddMerges() {
   merges_.reserve(vocabulary_.merges.size());
   int rank = 0;
   for (const std::string& merge : vocabulary_.merges) {
-    const std::size_t space = merge.find(' ', 1);  // a token of its own may begin with a space
+    const std::size_t space = merge.find(' ', 1);  // a part may itself begin with a space
     if (space == std::string::npos) continue;
     std::string left = merge.substr(0, space), right = merge.substr(space + 1);
     if (byte_level_) {

@@ -30,17 +30,18 @@ class BpeTokenizer final : public Tokenizer {
   void EncodeWords(std::string_view text, std::vector<int>& out) const;
   void EncodeWord(std::string_view word, std::vector<int>& out) const;
   int Find(const std::string& token) const;
-  // As Find; a part of merges that is no token itself gets an id beyond the vocabulary.
+  // As Find, but a part of a merge that is not a token gets an id beyond the vocabulary.
   int FindOrAdd(const std::string& token);
 
   const bool byte_level_;
-  int num_parts_ = 0;                         // ids beyond the vocabulary
-  std::unordered_map<std::string, int> ids_;  // by raw bytes of normal tokens and of merges' parts
+  int num_parts_ = 0;                               // ids beyond the vocabulary
+  std::unordered_map<std::string, int> ids_;        // by raw bytes of normal tokens and parts of
+                                                    // merges
   std::unordered_map<std::uint64_t, Rule> merges_;  // by (left id, right id)
   std::vector<int> byte_tokens_;                    // [256]: token of a single byte, -1 if none
   std::unique_ptr<PreTokenizer> pre_tokenizer_;
-  bool cuts_words_ = false;  // byte-level: IsBetweenWords holds
-  MarkCuts cuts_;            // over characters
+  bool cuts_words_ = false;  // byte-level: text may be cut where IsBetweenWords is true
+  MarkCuts cuts_;            // for BPE over characters
 };
 
 }  // namespace thermocline::text

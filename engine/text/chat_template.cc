@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
                                                     "tool"};
 
-// Lets the known roles of messages be the template's own words.
+// Marks the known roles of messages as the template's own text.
 void TrustRoles(const jinja::Value& messages) {
   if (!messages.is_list()) return;
   for (jinja::Value& message : messages.list()) {

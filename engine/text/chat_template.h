@@ -1,4 +1,4 @@
-// Turns a conversation into the prompt its model was trained on.
+// Converts a conversation into a prompt in the format its model was trained on.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@ namespace thermocline::text {
 
 constexpr std::size_t kRenderedBytesMax = std::size_t{32} << 20;
 
-// Thread-safe: rendering shares nothing. Steps, output and depth are bounded.
+// Thread-safe: renderings share no state. Steps, output and depth are bounded.
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
-  // Two objects. The texts of `data` (messages, tools, add_generation_prompt, ...) are data in the
-  // result, but for the known roles of messages: templates write '<|' + role + '|>'. Those of `own`
-  // (bos_token, ...) are the template's own. A number or a list that is written as text is data.
-  // InvalidArgument for what the template refuses; ResourceExhausted beyond a bound, of which
-  // `bytes_max` [bytes] is the text's.
+  // Both arguments are objects. The texts of `data` (messages, tools, add_generation_prompt, ...)
+  // become data in the result, except the known roles of messages, because templates write '<|' +
+  // role + '|>'. The texts of `own` (bos_token, ...) count as the template's own. A number or a
+  // list written as text is data. InvalidArgument if the template raises an error;
+  // ResourceExhausted beyond a bound, of which `bytes_max` [bytes] limits the text.
   virtual Result<TemplateText> Render(const Json& data, const Json& own,
                                       std::size_t bytes_max) const = 0;
-  // The bytes alone.
+  // Returns only the bytes.
   Result<std::string> Render(const Json& variables) const;
 
   // Parses a Jinja template. InvalidArgument for syntax errors, Unimplemented naming an unsupported

@@ -35,8 +35,8 @@ void ContainsAny::Add(std::string_view string) {
   found_[state] = true;
 }
 
-// Shorter beginnings first: where no string goes on, the longest one that is an end of this goes
-// on.
+// Shorter prefixes first: a state without an edge for a byte takes that of its longest proper
+// suffix that is a prefix of a string.
 void ContainsAny::Link() {
   std::vector<State> shorter(next_.size()), order = {0};
   for (std::size_t i = 0; i < order.size(); ++i) {

@@ -1,4 +1,4 @@
-// Tests whether a text contains any of several strings; reads it once for all of them.
+// Tests if a text contains any of several strings, in a single pass.
 // Source: Aho and Corasick 1975, "Efficient string matching".
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace thermocline::text {
 
-// Immutable. Holds a KiB for each byte of the strings.
+// Immutable. Uses a KiB for each byte of the strings.
 class ContainsAny {
  public:
-  // Empty strings are in no text.
+  // Empty strings are ignored.
   explicit ContainsAny(const std::vector<std::string>& strings);
 
   bool operator()(std::string_view text) const;
 
  private:
-  // The longest beginning of a string that ends where the text has been read to; 0 = none.
+  // The longest prefix of a string that the text read so far ends with; 0 = none.
   using State = std::uint32_t;
   void Add(std::string_view string);
   void Link();

@@ -1,4 +1,4 @@
-// Tokens to text as they come, never part of a UTF-8 character.
+// Converts tokens to text as they arrive, never splitting a UTF-8 character.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace thermocline::text {
 // One per sequence; thread-compatible. Allocates only beyond the reserved bytes.
 class Detokenizer {
  public:
-  // `at_text_start`: nothing but the beginning-of-sequence token stands in front, so that the space
-  // which SentencePiece puts before a text is not part of it.
+  // `at_text_start`: at most the beginning-of-sequence token comes before, so the space that
+  // SentencePiece puts before a text is dropped.
   explicit Detokenizer(const Tokenizer& tokenizer, bool at_text_start = false)
       : tokenizer_(tokenizer),
         drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {
     pending_.reserve(256);
   }
 
-  // Appends to `out` the text that is certain after `token`.
-  // `control`: that of a control token, too.
+  // Appends the text that is final after `token` to `out`. `control`: include the text of control
+  // tokens.
   void Push(int token, std::string& out, bool control = false) {
     pending_ += tokenizer_.TokenBytes(token, control);
     if (drop_space_ && !pending_.empty()) {
@@ -28,7 +28,7 @@ class Detokenizer {
     }
     Emit(pending_.size() - base::IncompleteUtf8Suffix(pending_), out);
   }
-  // Appends what is left; a character that never ended becomes U+FFFD.
+  // Appends the rest; an incomplete character becomes U+FFFD.
   void Finish(std::string& out) { Emit(pending_.size(), out); }
 
  private:

@@ -1,4 +1,4 @@
-// Which tokens a repetition does not go across, from the strings that a client names.
+// Finds the tokens that end a DRY repetition, from strings that a client names.
 #pragma once
 
 #include <list>
@@ -11,23 +11,23 @@
 
 namespace thermocline::text {
 
-// The breakers where a client names none. Source: as DRY's (engine/sampling/dry_penalty.h).
+// The default breakers. Source: as DRY's (engine/sampling/dry_penalty.h).
 inline const std::vector<std::string> kDryBreakersDefault = {"\n", ":", "\"", "*"};
 
 // Ids of the tokens whose text contains one of `strings`, ascending: SamplingParams::dry_breakers.
-// Empty strings and those that no token contains name nothing. Reads the whole vocabulary once,
-// whatever the strings: about 2 ms of 150,000 tokens (measured; 25 ms where each of 16 strings is
-// looked for by itself).
+// Empty strings and strings in no token have no effect. Reads the whole vocabulary once for all
+// strings: about 2 ms for 150,000 tokens (measured; 25 ms if each of 16 strings is searched
+// separately).
 std::vector<int> DryBreakerTokens(const Tokenizer& tokenizer,
                                   const std::vector<std::string>& strings);
 
-// The same, not looked for again where they were asked for just before: all choices of a request
-// name the same strings. Thread-safe.
+// The same with a cache of recent results, because all choices of a request name the same strings.
+// Thread-safe.
 class DryBreakers {
  public:
-  // Lists that are remembered: of about as many clients at once.
+  // Cached lists, for about as many clients at once.
   static constexpr std::size_t kRemembered = 8;
-  // The caller's and ours: others may make us forget it while it is read.
+  // Shared, because another thread may evict the list while it is in use.
   using Tokens = std::shared_ptr<const std::vector<int>>;
 
   explicit DryBreakers(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -42,7 +42,7 @@ class DryBreakers {
 
   const Tokenizer& tokenizer_;
   base::Mutex mutex_;
-  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last one asked for first
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
 };
 
 }  // namespace thermocline::text

@@ -1,4 +1,4 @@
-// Filters and tests. Source: Jinja's built-in ones; tojson as Hugging Face overrides it.
+// Filters and tests. Source: Jinja's built-ins; tojson as overridden by Hugging Face.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -27,7 +27,7 @@ Result<Value> Attribute(const Value& object, const Value& path) {
   return at;
 }
 
-// Indented, nested lists are many times longer than they were.
+// Indentation can make nested lists many times longer, so bytes are limited.
 Result<Value> ToJson(Interpreter& interpreter, const Value& value, const Arguments& arguments) {
   JsonStyle style{.bytes_max = std::min(kTextBytesMax, interpreter.limits().output_bytes)};
   const Value indent = arguments.Get(0, "indent"),

@@ -75,7 +75,7 @@ Result<Interpreter::Flow> Interpreter::ExecuteOne(const Stmt& stmt, const ScopeP
 
 namespace {
 
-// `fault`, met in this line of the template.
+// Annotates `fault` with this line of the template.
 Status AtLine(int line, const Status& fault) {
   return fault.Annotate(StrCat("line ", line)).WithReason(Reason::kChatTemplate);
 }
@@ -96,7 +96,7 @@ Value LoopVariable(const Value::List& items, std::size_t i) {
   return loop;
 }
 
-// Binds one name, or unpacks a list over several.
+// Assigns to one name, or unpacks a list over several.
 Status Bind(const std::vector<ExprPtr>& targets, const Value& value, Scope& scope) {
   if (targets.size() == 1) {
     scope.names[targets[0]->name] = value;
@@ -177,7 +177,7 @@ Status Interpreter::ExecuteSetBlock(const Stmt& stmt, const ScopePtr& scope) {
 }
 
 void Interpreter::DefineMacro(const Stmt& stmt, const ScopePtr& scope) {
-  // The scope holds the macro, so the macro must not hold the scope.
+  // The scope owns the macro, so the macro must not own the scope.
   const std::weak_ptr<Scope> home = scope;
   const Stmt* macro = &stmt;
   scope->names[stmt.text] = Value::MakeFunction(
@@ -235,7 +235,7 @@ Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   if (result.ok()) RETURN_IF_ERROR(Charge(BytesMade(expr, *result)));
   if (result.ok()) return result;
   const Status fault = result.status();
-  const bool has_line = fault.reason() == Reason::kChatTemplate;  // the innermost
+  const bool has_line = fault.reason() == Reason::kChatTemplate;  // set by the innermost expression
   if (has_line || fault.code() != StatusCode::kInvalidArgument) return fault;
   return AtLine(expr.line, fault);
 }
@@ -328,7 +328,7 @@ Result<Arguments> Interpreter::EvaluateArguments(const Expr& expr, const ScopePt
 }
 
 Result<Value> Interpreter::EvaluateFilter(const Expr& expr, Value input, const ScopePtr& scope) {
-  // A chain of filters on a block: the innermost gets the block's text.
+  // In a chain of filters on a block, the innermost filter gets the block's text.
   if (!expr.args.empty() && expr.args[0]->kind == Expr::Kind::kFilter && input.is_string() &&
       expr.args[0]->args[0]->name.empty() && expr.args[0]->args[0]->kind == Expr::Kind::kName) {
     ASSIGN_OR_RETURN(input, EvaluateFilter(*expr.args[0], std::move(input), scope));

@@ -23,17 +23,18 @@ class Interpreter {
       : budget_(limits), globals_(std::make_shared<Scope>()) {}
 
   void SetGlobal(const std::string& name, Value value) { globals_->names[name] = std::move(value); }
-  // ResourceExhausted beyond a bound; InvalidArgument for what Python's jinja2 would raise.
+  // ResourceExhausted if a limit is exceeded; InvalidArgument for errors that Python's jinja2 would
+  // raise.
   Result<TemplateText> Render(const Body& body);
 
   const Limits& limits() const { return budget_.limits(); }
 
-  // For built-ins.
+  // For built-ins:
   Result<Value> Call(const Value& function, const Arguments& arguments);
   Result<Value> ApplyFilter(const std::string& name, const Value& value,
                             const Arguments& arguments);
   Result<bool> ApplyTest(const std::string& name, const Value& value, const Arguments& arguments);
-  // Pays for `bytes` that a built-in made.
+  // Charges `bytes` that a built-in created.
   Status Charge(std::size_t bytes) { return budget_.Charge(bytes); }
 
  private:
@@ -62,13 +63,13 @@ class Interpreter {
   int depth_ = 0;
 };
 
-// Operators and access, as Python defines them (jinja_operators.cc).
+// Operators and access with Python's semantics (jinja_operators.cc).
 Result<Value> Binary(const std::string& op, const Value& a, const Value& b);
 Result<bool> CompareValues(const std::string& op, const Value& a, const Value& b);
 Result<Value> GetItem(const Value& object, const Value& key);
 Result<Value> GetAttribute(const Value& object, const std::string& name);
 Result<Value> Slice(const Value& object, const Value& start, const Value& stop, const Value& step);
-// The elements a loop sees. InvalidArgument for what cannot be iterated.
+// The elements that a loop iterates over. InvalidArgument if `value` is not iterable.
 Result<Value::List> Iterate(const Value& value);
 
 // Methods of strings, lists and dicts (jinja_methods.cc). NotFound if there is no such method.

@@ -52,7 +52,8 @@ class Lexer {
     return std::string::npos;
   }
 
-  // Emits the text before a tag; the tag's sign and lstrip_blocks may take white space off its end.
+  // Emits the text before a tag; the tag's sign and lstrip_blocks may remove white space at its
+  // end.
   Status TextUpTo(std::size_t open) {
     const std::size_t end = std::min(open, source_.size());
     std::string text = source_.substr(pos_, end - pos_);
@@ -120,7 +121,8 @@ class Lexer {
     return OkStatus();
   }
 
-  // After "%}" or "#}": '-' trims all white space that follows, else trim_blocks one newline.
+  // After "%}" or "#}": '-' trims all following white space, otherwise trim_blocks removes one
+  // newline.
   void AfterBlock(bool trim, bool keep) {
     trim_next_ = trim;
     if (!trim && !keep && pos_ < source_.size() && source_[pos_] == '\n') {
@@ -195,7 +197,7 @@ class Lexer {
     return OkStatus();
   }
 
-  // Behind "e5", "e-5", or `at` if no exponent stands there.
+  // Returns the end of "e5" or "e-5", or `at` if there is no exponent.
   std::size_t EndOfExponent(std::size_t at) const {
     std::size_t end = at + 1;
     if (end < source_.size() && (source_[end] == '-' || source_[end] == '+')) ++end;

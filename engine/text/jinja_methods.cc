@@ -135,7 +135,7 @@ Result<Value> StringMethod(const TemplateText& whole, const std::string& name,
   return base::InvalidArgument("strings have no method '", name, "' in chat templates");
 }
 
-// Refuses to put a value into a container that it contains: such a cycle would never be freed.
+// Rejects putting a value into a container that it contains: such a cycle would never be freed.
 Status RefuseKnot(const Value& container, const Arguments& arguments) {
   for (const Value& value : arguments.positional) {
     if (value.Reaches(container))

@@ -1,4 +1,4 @@
-// Operators, subscripts and attributes, as Python defines them.
+// Operators, subscripts and attributes with Python's semantics.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ std::int64_t FloorDivide(std::int64_t a, std::int64_t b) {
 
 Result<Value> Power(std::int64_t a, std::int64_t b) {
   if (b < 0) return Value(std::pow(static_cast<double>(a), static_cast<double>(b)));
-  const bool small = a >= -1 && a <= 1;  // any exponent will do
+  const bool small = a >= -1 && a <= 1;  // no overflow with any exponent
   std::int64_t out = 1;
   for (std::int64_t i = 0; i < (small ? b % 2 + 2 * (b > 0) : b); ++i) {
     if (__builtin_mul_overflow(out, a, &out))
@@ -97,7 +97,7 @@ std::vector<std::size_t> EdgesOf(const Value& sequence) {
   return sequence.is_string() ? CharacterEdges(sequence.as_string()) : std::vector<std::size_t>();
 }
 
-// Index or slice bound: negative counts from the end.
+// Index or slice bound: negative values count from the end.
 std::int64_t Clamp(const Value& bound, std::int64_t size, std::int64_t absent, std::int64_t low,
                    std::int64_t high) {
   if (!bound.is_int()) return absent;

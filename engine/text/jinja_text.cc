@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kWhiteSpace = " \t\n\r\v\f";
 constexpr std::size_t kReplacedBytesMax = std::size_t{16} << 20;
 
-// Maps each character; bytes that are no UTF-8 stay.
+// Maps each character; invalid UTF-8 bytes are kept.
 template <typename Map>
 TemplateText MapCharacters(const TemplateText& text, const Map& map) {
   TemplateText out;

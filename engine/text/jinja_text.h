@@ -1,4 +1,4 @@
-// String helpers with Python's meaning. A character that is made of another one keeps its origin.
+// String helpers with Python's semantics. A character derived from another keeps its origin.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace thermocline::text::jinja {
 
-// Without `characters` (white space if nullptr) at the sides asked for.
+// Removes `characters` (white space if nullptr) at the given sides.
 TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right);
-// At most `count_max` cuts, all if negative.
+// At most `count_max` splits, or all if negative.
 std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
                                   std::int64_t count_max, bool from_right);
 std::vector<TemplateText> SplitWords(const TemplateText& text, std::int64_t count_max);

@@ -50,7 +50,7 @@ Value Value::FromJson(const Json& json) {
     return MakeList(std::move(items));
   }
   Value dict = MakeDict();
-  if (base::Interrupted()) return dict;  // each member is compared with those before it
+  if (base::Interrupted()) return dict;  // each member is compared with all earlier ones
   for (const auto& [key, value] : json.as_object()) dict.SetItem(Value(key), FromJson(value));
   return dict;
 }

@@ -1,4 +1,4 @@
-// Values of the template language: Python's, as far as chat templates use them.
+// Values of the template language, with Python's semantics as far as chat templates need them.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // Positional argument `index`, else the one called `name`, else undefined.
+  // Positional argument `index`, otherwise the one called `name`, otherwise undefined.
   Value Get(std::size_t index, std::string_view name) const;
 };
 
@@ -43,8 +43,8 @@ class Value {
     std::string text;
     double nearest;
   };
-  // Own their elements. Those that have died are linked, so that a chain of a million nested lists
-  // is taken down in a loop, not on the stack, and without memory for it.
+  // These own their elements. Dead ones are linked in a list, so that a chain of a million nested
+  // lists is destroyed in a loop, without deep recursion and without allocating memory.
   struct Container {
     virtual ~Container() = default;
     Container* next_dead = nullptr;
@@ -74,22 +74,22 @@ class Value {
   static Value MakeFunction(Function function) {
     return Value(Data(std::make_shared<Function>(std::move(function))));
   }
-  // A string marked safe for HTML: what is added to it gets escaped, as Jinja's Markup does.
+  // A string marked safe for HTML: strings added to it are escaped, as with Jinja's Markup.
   static Value MakeMarkup(TemplateText text) {
     Value value(std::move(text));
     value.markup_ = true;
     return value;
   }
-  // Its texts are data. Interrupted (base::Interrupted), objects are empty.
+  // Converts JSON; its texts are data. If interrupted (base::Interrupted), objects are empty.
   static Value FromJson(const Json& json);
-  // A text of the template itself.
+  // A text that belongs to the template itself.
   static Value MakeOwn(std::string text) { return Value(TemplateText::Own(std::move(text))); }
   Value(bool value) : data_(value) {}  // NOLINT: implicit by design
   template <std::integral T>
   Value(T value) : data_(static_cast<std::int64_t>(value)) {}  // NOLINT
   Value(double value) : data_(value) {}                        // NOLINT
   Value(TemplateText value) : data_(std::move(value)) {}       // NOLINT
-  // Data, as is every text whose origin a built-in does not track.
+  // Data; so is every text whose origin a built-in does not track.
   Value(std::string value) : data_(TemplateText::Data(std::move(value))) {}  // NOLINT
   Value(std::string_view value) : Value(std::string(value)) {}               // NOLINT
   Value(const char* value) : Value(std::string(value)) {}                    // NOLINT
@@ -102,8 +102,8 @@ class Value {
   bool is_none() const { return Is<None>(); }
   bool is_bool() const { return Is<bool>(); }
   bool is_int() const { return Is<std::int64_t>() || is_bool(); }  // as in Python, True is 1
-  // Also numbers that neither 64 bits nor a double hold: they are kept as they were written, and
-  // are doubles in arithmetic.
+  // Includes numbers that neither 64 bits nor a double can hold: their text is kept, and arithmetic
+  // uses doubles.
   bool is_number() const { return is_int() || Is<double>() || Is<Decimal>(); }
   bool is_string() const { return Is<TemplateText>(); }
   bool is_list() const { return Is<std::shared_ptr<ListBox>>(); }
@@ -113,7 +113,7 @@ class Value {
   bool is_markup() const { return markup_; }
   const char* type_name() const;  // Python's: "str", "list", ...
 
-  // Requires: the type asked for.
+  // Requires: the value has that type.
   std::int64_t as_int() const {
     return is_bool() ? std::get<bool>(data_) : std::get<std::int64_t>(data_);
   }
@@ -133,7 +133,7 @@ class Value {
     int budget = kComparisonsMax;
     return Equals(other, budget, 0);
   }
-  // True if `container`, a list or dict, is this value or lies anywhere inside it; also if that
+  // True if `container`, a list or dict, is this value or is nested inside it, or if the search
   // takes too long.
   bool Reaches(const Value& container) const {
     int budget = kComparisonsMax;
@@ -144,7 +144,7 @@ class Value {
   const Value* FindKey(std::string_view key) const;
   void SetItem(Value key, Value value);  // Requires: a dict.
 
-  TemplateText ToText() const;  // as str(); of what is no string, data
+  TemplateText ToText() const;  // as str(); data if the value is not a string
   std::string ToString() const { return is_string() ? as_string() : ToText().bytes(); }
   // As repr(), inside lists and dicts. Ends with "..." beyond 16 MiB.
   std::string Repr() const {
@@ -154,10 +154,10 @@ class Value {
   }
 
  private:
-  // Destroys one, now or at the end of the one that is being destroyed.
+  // Destroys one, at once or after the one that is currently being destroyed.
   static void Bury(Container* dead) noexcept;
-  // A list may hold another many times over, so that a small value unfolds without end: all walks
-  // are bounded.
+  // A list may contain another many times, so a small value may expand exponentially: all walks are
+  // bounded.
   static constexpr int kComparisonsMax = 1'000'000;
   bool Equals(const Value& other, int& budget, int level) const;
   bool Reaches(const Value& container, int& budget, int level) const;
@@ -183,11 +183,11 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-// As Python's json.dumps. InvalidArgument for what JSON cannot hold.
+// As Python's json.dumps. InvalidArgument for values that JSON cannot represent.
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out);
 
-// Returns where each character begins, and behind them the text's size; a byte that is no UTF-8
-// counts as one.
+// Returns the byte offset of each character, followed by the text's size; an invalid UTF-8 byte
+// counts as one character.
 std::vector<std::size_t> CharacterEdges(std::string_view text);
 std::size_t CountCharacters(std::string_view text);
 

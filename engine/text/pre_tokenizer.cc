@@ -13,8 +13,8 @@
 namespace thermocline::text {
 namespace {
 
-// Patterns are applied in turn; each cuts every piece of the one before into matches and the gaps
-// between.
+// Patterns are applied in turn: each splits every piece of the previous one into matches and the
+// gaps between them.
 struct Recipe {
   std::vector<const char*> names;
   std::vector<const char*> patterns;
@@ -35,15 +35,15 @@ constexpr const char* kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kSeed =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Gpt4o's without Han, which are words of their own.
+// Gpt4o's pattern without Han characters, which are separate words.
 constexpr const char* kKimi =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kCjkRuns = R"([\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+)";
 constexpr const char* kDeepseekWords =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// The white space at a piece's end. As a pattern it takes a time that grows with the square of a
-// run of spaces that something follows: it is tried at each of them.
+// The white space at a piece's end, found without a regular expression: the pattern would take
+// quadratic time in a run of spaces that is followed by text, because it is tried at each space.
 constexpr const char* kTrailingSpace = R"(\s+$)";
 
 const std::vector<Recipe>& Recipes() {
@@ -75,7 +75,7 @@ const std::vector<Recipe>& Recipes() {
   return kRecipes;
 }
 
-// ICU's \s is [\t\n\f\r\p{Z}]; the engines these patterns were written for mean White_Space.
+// ICU's \s is [\t\n\f\r\p{Z}]; the engines that these patterns were written for use White_Space.
 std::string WithUnicodeSpaces(std::string pattern) {
   for (const auto& [from, to] :
        {std::pair{"\\s", "\\p{White_Space}"}, std::pair{"\\S", "\\P{White_Space}"}}) {
@@ -86,7 +86,7 @@ std::string WithUnicodeSpaces(std::string pattern) {
   return pattern;
 }
 
-// Text in UTF-16, with the byte at which each code unit's character begins.
+// Text in UTF-16, with the byte offset of each code unit's character.
 struct Utf16Text {
   std::u16string units;
   std::vector<std::size_t> byte_offsets;  // [units + 1]

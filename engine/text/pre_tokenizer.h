@@ -1,5 +1,5 @@
-// Cuts text into the words that byte-level BPE merges within, by the model's own regular
-// expressions.
+// Splits text into words by the model's own regular expressions; byte-level BPE merges only within
+// words.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ namespace thermocline::text {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Consecutive pieces that together are `text`. Requires: well-formed UTF-8.
+  // Splits `text` into consecutive pieces. Requires: well-formed UTF-8.
   virtual std::vector<std::string_view> Split(std::string_view text) const = 0;
-  // True if a word that is itself a token is taken without merging (Llama 3).
+  // True if a word that is itself a token is used without merging (Llama 3).
   virtual bool ignore_merges() const = 0;
 
-  // `name` is tokenizer.ggml.pre. Unimplemented if the name is not known.
+  // `name` is tokenizer.ggml.pre. Unimplemented if the name is unknown.
   static Result<std::unique_ptr<PreTokenizer>> Create(const std::string& name);
 };
 

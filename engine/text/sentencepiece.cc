@@ -45,7 +45,7 @@ std::string UnmarkSpaces(std::string_view text) {
 
 namespace {
 
-// Without spaces at either end, runs of spaces as one.
+// Strips spaces at both ends, and collapses runs of spaces to one.
 std::string CollapseSpaces(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -109,7 +109,7 @@ void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id,
   const std::size_t before = out.size();
   for (const char c : text) {
     const int byte_token = byte_tokens_[static_cast<unsigned char>(c)];
-    if (byte_token < 0) {  // no byte fallback: one unknown token for the character
+    if (byte_token < 0) {  // no byte fallback: the character becomes one unknown token
       out.resize(before);
       if (vocabulary_.unk >= 0) out.push_back(vocabulary_.unk);
       return;

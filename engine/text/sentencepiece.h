@@ -1,5 +1,5 @@
-// SentencePiece BPE: characters joined by the score of the piece they form, spaces as U+2581, byte
-// fallback.
+// SentencePiece BPE: characters are joined by the score of the resulting piece, spaces are U+2581,
+// with byte fallback.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ namespace thermocline::text {
 
 inline constexpr std::string_view kSpaceMark = "\u2581";
 
-// "<0xE2>" tokens by byte, -1 where the vocabulary has none.
+// "<0xE2>" tokens by byte, -1 if the vocabulary has none.
 std::vector<int> ByteTokens(const model::Vocabulary& vocabulary);
-// `text` with each ' ' as U+2581, and back.
+// Replaces each ' ' in `text` by U+2581, and back.
 std::string MarkSpaces(std::string_view text);
 std::string UnmarkSpaces(std::string_view text);
 

@@ -1,4 +1,4 @@
-// The text a template makes, which remembers who wrote each of its bytes.
+// The text that a template produces, with the origin of each byte.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace thermocline::text {
 
-// Bytes, and which of them are the template's own. All others are data: clients, tools and models
-// wrote them. A control token is read only where all its bytes are the template's own, so a text
-// whose origin is unknown is data. Thread-compatible.
+// Bytes, each marked as the template's own or as data. Data comes from clients, tools and models. A
+// control token is recognised only if all its bytes are the template's own, so a text of unknown
+// origin is data. Thread-compatible.
 class TemplateText {
  public:
   TemplateText() = default;
@@ -27,7 +27,7 @@ class TemplateText {
   void AppendOwn(std::string_view bytes) { Append(bytes, true); }
   void AppendData(std::string_view bytes) { Append(bytes, false); }
   void Append(const TemplateText& text) { AppendPart(text, 0, text.size()); }
-  // Bytes [begin, end) of another text. Requires: begin <= end <= text.size().
+  // Appends bytes [begin, end) of another text. Requires: begin <= end <= text.size().
   void AppendPart(const TemplateText& text, std::size_t begin, std::size_t end);
   TemplateText Part(std::size_t begin, std::size_t end) const;
 
@@ -36,8 +36,8 @@ class TemplateText {
   bool EndsOwn() const { return begins_own_ != (cuts_.size() % 2 != 0); }
 
   std::string bytes_;
-  bool begins_own_ = false;        // the writer of the first byte
-  std::vector<std::size_t> cuts_;  // where the writer changes, ascending
+  bool begins_own_ = false;        // the origin of the first byte
+  std::vector<std::size_t> cuts_;  // positions where the origin changes, ascending
 };
 
 }  // namespace thermocline::text

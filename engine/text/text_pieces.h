@@ -1,5 +1,5 @@
-// Long texts are encoded in pieces, so that the memory of one piece is enough and others have their
-// turn between two. Pieces end where no token can cross: their tokens are those of the whole text.
+// Encodes long texts in pieces, so that memory for one piece is enough and other work can run
+// between pieces. Pieces end where no token can cross, so the tokens are those of the whole text.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace thermocline::text {
 
-// Calls `encode` with consecutive pieces of `text`, each of `bytes` or more up to the next place
-// where `is_cut(text, pos)` says that a piece may begin. Interrupted, it ends early.
+// Calls `encode` with consecutive pieces of `text`, each of at least `bytes` bytes and ending at
+// the next place where `is_cut(text, pos)` allows a piece to begin. Ends early if interrupted.
 template <typename IsCut, typename Encode>
 void ForEachPiece(std::string_view text, std::size_t bytes, const IsCut& is_cut,
                   const Encode& encode) {
@@ -25,17 +25,17 @@ void ForEachPiece(std::string_view text, std::size_t bytes, const IsCut& is_cut,
   }
 }
 
-// True if `pos` is between an ASCII letter and a space with another one behind it. Every
-// pre-tokenizer of byte-level BPE ends a word there: none looks back, the letter's word cannot go
-// on over the space, and the next word begins with it.
+// True if `pos` is between an ASCII letter and a space that is followed by another letter. Every
+// pre-tokenizer of byte-level BPE ends a word there: none looks behind, the letter's word cannot
+// continue over the space, and the next word begins with the space.
 bool IsBetweenWords(std::string_view text, std::size_t pos);
 
-// Finds where texts whose spaces are marked (MarkSpaces) may be cut: before a mark, if no token has
-// that mark behind the same character, so that nothing is ever merged over it. Thread-safe once it
-// is filled.
+// Finds places where texts with marked spaces (MarkSpaces) may be cut: before a mark, if no token
+// contains that mark after the same character, so that no merge crosses the place. Thread-safe once
+// all tokens are added.
 class MarkCuts {
  public:
-  // To be called with every text that merging can make.
+  // Must be called with every text that merging can produce.
   void AddToken(std::string_view token);
   // Requires: `text` is well-formed UTF-8, pos > 0.
   bool operator()(std::string_view text, std::size_t pos) const;

@@ -1,4 +1,4 @@
-// Text to token ids and back, for every vocabulary a model file can hold.
+// Converts text to token ids and back, for every vocabulary that a model file can contain.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ namespace thermocline::text {
 inline constexpr std::size_t kPieceBytes = 16 << 10;
 
 struct EncodeOptions {
-  bool add_bos = false;  // in front, if the vocabulary has one
+  bool add_bos = false;  // prepended, if the vocabulary has one
   bool control_tokens =
-      false;  // control tokens in the text become themselves; else they are plain text
-  // About so many bytes are encoded at a time. Any number gives the same tokens.
+      false;  // control tokens in the text are recognised; otherwise they are plain text
+  // Approximate number of bytes encoded at a time. Does not affect the tokens.
   std::size_t piece_bytes = kPieceBytes;
 };
 
@@ -29,15 +29,15 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> Create(const model::Vocabulary& vocabulary);
   virtual ~Tokenizer() = default;
 
-  // Ill-formed UTF-8 is read as U+FFFD. Interrupted (base::Interrupted), it ends early.
+  // Ill-formed UTF-8 is read as U+FFFD. Ends early if interrupted (base::Interrupted).
   std::vector<int> Encode(std::string_view text, const EncodeOptions& options) const;
-  // Control tokens become themselves where all their bytes are the template's own.
+  // Control tokens are recognised if all their bytes are the template's own.
   std::vector<int> Encode(const TemplateText& prompt) const;
-  // The bytes `token` stands for; control tokens have none unless `control_tokens`. Requires: id in
-  // range.
+  // The bytes that `token` represents; empty for control tokens unless `control_tokens`. Requires:
+  // id in range.
   const std::string& TokenBytes(int token, bool control_tokens = false) const;
-  // Whole text of `tokens`: without the space that Encode put in front, ill-formed bytes as U+FFFD.
-  // Interrupted, it ends early.
+  // The whole text of `tokens`, without the space that Encode prepended, ill-formed bytes as
+  // U+FFFD. Ends early if interrupted.
   std::string Decode(const std::vector<int>& tokens, bool control_tokens = false) const;
 
   // Bytes of the longest token: a text of n bytes has at least n / this tokens.
@@ -48,8 +48,8 @@ class Tokenizer {
 
  protected:
   explicit Tokenizer(const model::Vocabulary& vocabulary);
-  // Appends the ids of plain text, in pieces of about `piece_bytes`. `at_start`: nothing or a
-  // special token stands in front.
+  // Appends the ids of plain text, encoded in pieces of about `piece_bytes`. `at_start`: at most a
+  // special token comes before.
   virtual void EncodePlain(std::string_view text, bool at_start, std::size_t piece_bytes,
                            std::vector<int>& out) const = 0;
   void BuildIndex();
@@ -61,11 +61,11 @@ class Tokenizer {
   struct Special {
     std::string text;
     int id;
-    bool control;  // else user-defined: always matched
+    bool control;  // otherwise user-defined, and always matched
     model::TokenEdges edges;
   };
-  // A text and the control tokens that are read in it: all or none, or those that `prompt` has as
-  // its own.
+  // A text and the control tokens recognised in it: all or none, or those whose bytes in `prompt`
+  // are its own.
   struct Source {
     std::string_view text;
     bool control_tokens = false;
@@ -78,7 +78,7 @@ class Tokenizer {
   void EncodeSource(const Source& source, std::vector<int>& out) const;
   // The longest special token at `pos`, or nullptr.
   const Special* MatchSpecial(const Source& source, std::size_t pos) const;
-  // True if no word is next to the `size` bytes at `pos`.
+  // True if no word character is next to the `size` bytes at `pos`.
   static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
   void EncodeBetween(std::string_view text, bool at_start, std::size_t piece_bytes,
                      std::vector<int>& out) const;

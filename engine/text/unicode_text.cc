@@ -32,7 +32,7 @@ const icu::Normalizer2& FormOf(Normalization form) {
   return *found;
 }
 
-// Character by character, as tokenizers does: a sigma at a word's end is like any other.
+// Character by character, as the tokenizers library does: a sigma at a word's end is not special.
 icu::UnicodeString Lowercase(const icu::UnicodeString& text) {
   constexpr UChar32 kCapitalDottedI = 0x130;
   icu::UnicodeString out;

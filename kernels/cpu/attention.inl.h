@@ -1,7 +1,7 @@
-// attention.h on sixteen lanes: keys and values are panels, so both products are gemm's.
+// attention.h on sixteen lanes: K and V are panels, so both products are gemm's.
 //
-// Online softmax over blocks of 64 positions. Bytes moved: each key and value of the positions once
-// for kAttentionRows rows (tokens times heads of the group).
+// Online softmax over blocks of 64 positions. Bytes moved: the K and V of the positions once for
+// kAttentionRows rows (tokens times heads of the group).
 //
 // Measured on a Zen 5, two cores, SmolLM2 (head of 64, groups of 3), prompt of 4,000 tokens/s:
 //                                                             AVX2   AVX-512
@@ -24,8 +24,8 @@
 namespace thermocline::kernels {
 namespace {
 
-// Rows [first, first + count) that see positions of a block, and the positions, relative to it,
-// that any of them sees.
+// Rows [first, first + count) that see positions of a block, and the range of those positions
+// relative to the block.
 struct BlockRows {
   int first, count;
   int begin, end;
@@ -44,7 +44,7 @@ inline void Scores(const AttentionParams& p, const std::uint8_t* block, const Bl
   q.half_sum += scale;
   q.pair_sum += 2 * scale;
   q.cols = p.head_dim;
-  // One token waits for memory: the values, which are as large, are asked for meanwhile.
+  // One token waits for memory: the values, which are as large, are prefetched meanwhile.
   const bool asks = p.tokens == 1 && p.values_offset > p.keys_offset;
   Gemm({.weights = {KeyType(p.type), kKvBlock, p.head_dim, block + p.keys_offset},
         .activations = q,
@@ -70,7 +70,7 @@ float MaxOf(const float* x, int n) {
 
 // Sixteen dimensions' sums of G rows over positions [begin, end), weighted by the scores, which are
 // probabilities by now. Quantised values: `weighted` is scratch for probability times scale. As
-// many bytes of `next`, or none if it is null, are asked for meanwhile.
+// many bytes of `next` are prefetched meanwhile, unless it is null.
 template <int G>
 void WeightedValues(const AttentionParams& p, const std::uint8_t* values, const std::uint8_t* next,
                     int first, int dim, int begin, int end, F32x16 (&acc)[G]) {
@@ -117,8 +117,8 @@ void AddValues(const AttentionParams& p, const std::uint8_t* values, const std::
   }
 }
 
-// A row's scores to probabilities relative to the running maximum; returns what older sums are
-// times.
+// Turns a row's scores into probabilities relative to the running maximum. Returns the factor by
+// which older sums are multiplied.
 float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
   float* scores = p.scores + row * kKvBlock;
   float &max = p.state.max[row], &total = p.state.total[row];
@@ -136,8 +136,8 @@ float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
   return correction[0];
 }
 
-// Softmax and values of rows whose positions in the block begin at the same place. Behind the end
-// of a row's positions its probabilities are 0, which changes no sum.
+// Softmax and values of rows whose positions in the block begin at the same place. After the end of
+// a row's positions its probabilities are 0, which changes no sum.
 void AttendRows(const AttentionParams& p, const std::uint8_t* values, const BlockRows& rows,
                 int block) {
   float correction[kAttentionRows];
@@ -147,7 +147,7 @@ void AttendRows(const AttentionParams& p, const std::uint8_t* values, const Bloc
     correction[r] = UpdateSoftmax(p, row, rows.begin, end);
     for (int s = end; s < rows.end; ++s) p.scores[row * kKvBlock + s] = 0;
   }
-  // One token waits for memory: the next block's keys follow.
+  // One token waits for memory: the next block's keys are prefetched.
   const bool more = p.tokens == 1 && (block + 1) * kKvBlock < p.spans[0].end;
   const std::uint8_t* next = more ? p.blocks[block + 1] + p.keys_offset : nullptr;
   ForFloatTiles(rows.count, [&]<int G>(int r) {

@@ -1,4 +1,4 @@
-// Chooses the op table by what the processor can do.
+// Chooses the op table that suits the processor.
 #include <cstring>
 
 #if defined(__aarch64__)

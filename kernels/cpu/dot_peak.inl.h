@@ -20,14 +20,14 @@ inline I32x16 PeakProduct(I32x16 sum, U8x64 levels, U8x64 inputs) {
 }
 #endif
 
-// Sums by their names: g++ 12 keeps an array of them in memory.
+// Separate variables for the sums, because g++ 12 keeps an array of them in memory.
 std::int64_t DotPeakOf(int rounds) {
   alignas(64) const std::uint8_t bytes[64] = {1, 2, 3};
   U8x64 inputs = LoadU8(bytes);
   const auto add = [&](I32x16 & sum) __attribute__((always_inline)) {
     sum = PeakProduct(sum, inputs, inputs);
     KeepInRegisters(sum);
-    KeepInRegisters(inputs);  // as if it had changed: no product is made once for two sums
+    KeepInRegisters(inputs);  // as if changed, so that no product is reused for two sums
   };
   I32x16 a = ZeroI(), b = a, c = a, d = a, e = a, f = a;
   I32x16 g = a, h = a, i = a, j = a, k = a, l = a;
@@ -36,7 +36,7 @@ std::int64_t DotPeakOf(int rounds) {
     if constexpr (kPeakChains == 12) add(g), add(h), add(i), add(j), add(k), add(l);
   }
   for (const I32x16& sum : {b, c, d, e, f, g, h, i, j, k, l}) a = AddI(a, sum);
-  asm volatile("" : : "r"(SumLanesI(a)));  // the sums are wanted
+  asm volatile("" : : "r"(SumLanesI(a)));  // keeps the sums alive
   return static_cast<std::int64_t>(rounds) * kPeakChains * 64;
 }
 

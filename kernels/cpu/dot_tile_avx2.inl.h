@@ -79,7 +79,7 @@ template <DType type, int run, int T, typename SomeGroup>
       } else {
         sum[t] = products;
       }
-      // Here: a compiler that adds up later keeps all products, in memory.
+      // Forced here, because a compiler that adds up later keeps all products in memory.
       KeepInRegisters(sum[t]);
     }
   });

@@ -29,7 +29,7 @@ inline void ForLanes(int n, const Body& body, const Tail& tail) {
   for (; i < n; ++i) tail(i);
 }
 
-// Loads up to 16 floats, zeros behind.
+// Loads up to 16 floats, followed by zeros.
 inline F32x16 LoadPartial(const float* x, int n) {
   if (n == 16) return LoadF32(x);
   float lanes[16] = {};
@@ -178,7 +178,7 @@ inline F32x16 Activate(const GatedParams& p, F32x16 x) {
   }
 }
 
-// The smaller of both, in terms of what every ISA has.
+// min(x, limit), made of operations that every ISA has.
 inline F32x16 AtMost(F32x16 x, float limit) {
   return SubF(ZeroF(), MaxF(SubF(ZeroF(), x), Set1(-limit)));
 }

@@ -8,7 +8,7 @@
 // Measured on one Zen 4 core, AVX-512, before groups and slabs, weights in the second-level cache,
 // one token: Q8_0 100 GB/s, Q4_1 70, Q4_0 66, Q5_1 55, Q4_K and Q6_K 53, Q5_K 45; the same core
 // reads 28 from memory. With 64 tokens Q4_0 makes 181 G multiply-adds a second, of 237 that the dot
-// product alone could. What was tried, on weights in memory, one token:
+// product alone could. Attempts, with weights in memory and one token:
 //   software prefetch on Zen 4, which reads 28 GB/s a core: 1% to 45% slower, 512 B to 8 KiB ahead
 //   the same on Zen 5, two cores that read 67 GB/s, tokens/s of a 1.5 GB shape, AVX2 and AVX-512:
 //     bytes ahead        none     0 (own lines)     1 Ki      2 Ki      4 Ki      8 Ki     16 Ki
@@ -50,8 +50,8 @@ constexpr int ColumnBytes(Column kind) {
   return kind == Column::kF32 ? 64 : kind == Column::kI8 ? 16 : kind == Column::kNibbles ? 8 : 32;
 }
 
-// Asks for what lies as far behind `ahead` as column c behind the first, a line at a time. Null:
-// nothing.
+// Prefetches the bytes as far behind `ahead` as column c is behind the first column, a line at a
+// time. Does nothing if `ahead` is null.
 template <Column kind>
 inline void PrefetchColumn(const std::uint8_t* ahead, int c) {
   constexpr int kBytes = ColumnBytes(kind);
@@ -108,7 +108,7 @@ inline void MultiplyByChains(const std::uint8_t* columns, int cols, const float*
 }
 
 // acc[t] = sum over columns of column c times x[t][c], in four chains a token. As many bytes from
-// `ahead` on are asked for meanwhile; null: none.
+// `ahead` on are prefetched meanwhile, unless it is null.
 template <int T, Column kind>
 void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (&x)[T],
                      const std::uint8_t* ahead, F32x16 (&acc)[T]) {
@@ -125,7 +125,7 @@ void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (
     acc[t] = AddF(AddF(chain[0][t], chain[1][t]), AddF(chain[2][t], chain[3][t]));
 }
 
-// Calls body.operator()<T>(first) for tiles of T of `n` tokens, as few as can be.
+// Calls body.operator()<T>(first) for tiles of T of `n` tokens, using as few tiles as possible.
 template <typename Body>
 inline void ForFloatTiles(int n, const Body& body) {
   int at = 0;

@@ -99,7 +99,7 @@ void MultiplyGroups(int first, const std::uint8_t* levels, const Activations& a,
   if (groups > 3) TileProduct<Tiles, type, 3>(levels + 1536, q + 96, a.cols, dots.of[3]);
 }
 
-// Scales and adds up what MultiplyGroups made.
+// Scales and adds up the products of MultiplyGroups.
 template <DType type>
 void AddGroups(const std::uint8_t* panel, int first, const Activations& a, int token, int count,
                const GroupDots& dots, AmxSums& sums) {

@@ -18,7 +18,7 @@
 //            groups, slabs            105 200 192    103 202 189    109 161 165     65 122 161
 //   AVX2     4 tokens a decode        112 147 149     71  79  80     79 136 137     56  84  86
 //            groups, slabs            102 152 162     73  93 101     96 142 157     61 107 146
-// What the steps gave (Q4_0, 64 tokens, AVX-512 and AVX2):
+// The effect of each step (Q4_0, 64 tokens, AVX-512 and AVX2):
 //   slabs of 256 columns, one panel after the other                    338 148
 //   offsets' sums broadcast from memory, partial panels apart          357 156
 //   slabs of 512 columns                                               369 159
@@ -26,8 +26,8 @@
 //   sums of a pass side by side                                        382 164
 //   the next tile's activations asked for                              356 155
 //   levels copied as structs instead of loaded as vectors              369  30
-// A tile of 5 or 6 tokens, three or four panels, or activations packed anew for each call gave
-// 0 to 4% in AVX-512 and AVX2, and lost as much with few panels a call.
+// A tile of 5 or 6 tokens, three or four panels, or activations packed anew for each call gave 0 to
+// 4% in AVX-512 and AVX2, and lost as much with few panels a call.
 //
 // Included by gemm.inl.h.
 #include "kernels/cpu/group.inl.h"
@@ -172,8 +172,9 @@ inline void DecodeSlab(const std::uint8_t* panel, const SlabPlace& place, Slab& 
   }
 }
 
-// The sums of P panels' rows for the tokens of one pass, while the slabs go by. Apart from `out`,
-// where a token's rows are far from the next one's: in few sets of the caches.
+// The sums of P panels' rows for the tokens of one pass, over all slabs. They are kept apart from
+// `out`, where the rows of neighbouring tokens are far apart and so compete for few sets of the
+// caches.
 template <int P>
 struct PassSums {
   alignas(64) float of[kPassTokens][P][kPanelRows];
@@ -224,8 +225,8 @@ void SlabTimesTile(const Slab (&slab)[P], const SlabPlace& place, const TokenRow
   }
 }
 
-// Asks for the next slab's weights, a part with each tile of tokens: they are all needed at once
-// when it is decoded, and the processor's own prefetching starts anew with each slab.
+// Prefetches the next slab's weights, a part with each tile of tokens: they are all needed at once
+// when it is decoded, and the processor's own prefetching starts over with each slab.
 template <DType type, int P>
 class NextSlab {
  public:
@@ -267,8 +268,7 @@ void SlabTimesTokens(const GemmParams& p, const SlabPlace& place, const SlabPlac
   if (t < tokens) SlabTimesTile<type, P, 1>(slab, place, x(t), sums.of + t);
 }
 
-// Columns [begin, end) of P panels from `panel` on, of which others follow or not, for the tokens
-// of a pass.
+// Columns [begin, end) of P panels from `panel` on, for the tokens of a pass.
 template <DType type, int P>
 void PanelsTimesPass(const GemmParams& p, int panel, int begin, int end, int token, int tokens) {
   const auto at = [&](int first, int col) {

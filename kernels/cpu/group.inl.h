@@ -1,9 +1,9 @@
-// 32 columns of a panel as bytes, decoded while they are used or kept, and what multiplies them.
+// 32 columns of a panel as bytes, decoded on use or kept, and the code that multiplies them.
 //
 // The ISA's dot_tile file makes the integer products; gemm_slab.inl.h scales them and adds them up.
 //
-// Types as stored, beside what held them before, on one core of an AMD EPYC (Zen 5), weights in
-// cache, G multiply-adds a second with 1, 4 and 64 tokens (tests/bench/kernel_speed.cc):
+// Types as stored, beside the type that held them before, on one core of an AMD EPYC (Zen 5),
+// weights in cache, G multiply-adds a second with 1, 4 and 64 tokens (tests/bench/kernel_speed.cc):
 //                          bytes a weight  AVX-512        AVX-VNNI       AVX2
 //   MXFP4                  0.53            160 299 378    101 192 197     86 137 168
 //     as Q5_0              0.69             95 227 365     79 174 194     68 125 166
@@ -78,7 +78,7 @@ struct TokenRows {
           .blocks = a.cols / kActivationBlock};
 }
 
-// The i-th quad to be multiplied: quads that lie in the same bytes one behind the other.
+// The i-th quad to be multiplied: quads that share bytes are consecutive.
 constexpr int QuadOrder(DType type, int i) {
   return type == DType::kQ8_0 || HasHalves(type) || HasTwoBits(type) ? i : i % 2 * 4 + i / 2;
 }

@@ -1,4 +1,4 @@
-// Every op for one ISA, and their table. Each file of an ISA includes it behind its vectors
+// Every op for one ISA, and their table. The file of each ISA includes it after its vectors
 // (simd_<isa>.h).
 #include "kernels/op_table.h"
 //

@@ -128,7 +128,7 @@ inline void GatherFloats(const RowSet& rows, int cols, int bytes, std::uint8_t* 
   }
 }
 
-// `next`: rows to ask for meanwhile, or null.
+// `next`: rows to prefetch meanwhile, or null.
 template <DType type>
 void GatherGroups(const RowSet& rows, const RowSet* next, int cols, std::uint8_t* panel) {
   constexpr auto kBytes =
@@ -315,8 +315,8 @@ bool MultiplyOneToken(const GemmRowsParams& p) {
   }
 }
 
-// The first rows of a list come from memory while nothing else is to be done: asked for in the
-// order of their use.
+// The first rows of a list come from memory and no other work can hide that, so they are prefetched
+// in the order of their use.
 void PrefetchRows(const RowSet& rows, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += 64) {
     for (const std::uint8_t* row : rows.row) Prefetch(row + at);

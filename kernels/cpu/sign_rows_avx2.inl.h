@@ -35,7 +35,7 @@ void SignScores4(const SignInput& x, const std::uint64_t* sign, int words, std::
     __m256i low[4], high[4], ones[4];
     for (int r = 0; r < 4; ++r) {
       low[r] = _mm256_xor_si256(load(sign + r * words + w), x_sign);
-      high[r] = _mm256_srli_epi16(low[r], 4);  // the slice's mask takes what comes from next door
+      high[r] = _mm256_srli_epi16(low[r], 4);  // the slice's mask clears the next byte's bits
       ones[r] = zero;
       if (w % 8 == 0) Prefetch(sign + r * words + w + kAhead);
     }

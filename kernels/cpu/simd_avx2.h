@@ -23,7 +23,7 @@ constexpr int kPairTile = 3;    // two chains take 12
 constexpr int kWideTile = 6;    // 12 sums, two halves of a column and a broadcast: 15 registers
 constexpr int kPeakChains = 6;  // of two vectors each
 constexpr int kSlabPanels = 1;
-constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;  // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = THERMOCLINE_VNNI_256 == 0;  // Q8_0's weights without their signs
 
 struct F32x16 {
@@ -188,7 +188,7 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   const __m256i quad = BroadcastQuad(x);
   return {AddQuads(acc.a, weights.a, quad), AddQuads(acc.b, weights.b, quad)};
 }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }

@@ -55,7 +55,7 @@ inline I32x16 TwiceInWords(I32x16 v) {
   return {_mm256_or_si256(v.a, _mm256_slli_epi32(v.a, 16)),
           _mm256_or_si256(v.b, _mm256_slli_epi32(v.b, 16))};
 }
-// acc + number * sum, where `pairs` are two words whose sum that is.
+// acc + number * sum, where `pairs` holds two words that add up to the sum.
 inline I32x16 AddTimesSum(I32x16 acc, I32x16 number, std::int32_t pairs) {
   const __m256i both = _mm256_set1_epi32(pairs);
   return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(number.a, both)),

@@ -15,7 +15,7 @@ constexpr int kPairTile = 6;
 constexpr int kWideTile = 6;
 constexpr int kPeakChains = 12;
 constexpr int kSlabPanels = 2;  // panels that share a broadcast of activations
-constexpr int kFewTokens = 8;   // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;   // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = false;
 
 using F32x16 = __m512;
@@ -110,7 +110,7 @@ inline I32x16 Dot4(I32x16 acc, U8x64 weights, const std::int8_t* x) {
   __builtin_memcpy(&quad, x, 4);
   return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(quad));
 }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }

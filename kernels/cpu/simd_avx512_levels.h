@@ -43,7 +43,7 @@ inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
 }
 // Numbers below 2^15 as AddTimesSum takes them.
 inline I32x16 TwiceInWords(I32x16 v) { return _mm512_or_si512(v, _mm512_slli_epi32(v, 16)); }
-// acc + number * sum, where `pairs` are two words whose sum that is.
+// acc + number * sum, where `pairs` holds two words that add up to the sum.
 inline I32x16 AddTimesSum(I32x16 acc, I32x16 number, std::int32_t pairs) {
   return _mm512_dpwssd_epi32(acc, number, _mm512_set1_epi32(pairs));
 }

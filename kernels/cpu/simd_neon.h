@@ -21,7 +21,7 @@ constexpr int kPairTile = 3;    // two chains take 24
 constexpr int kWideTile = 6;    // 24 sums, four quarters of a column and a broadcast: 29 registers
 constexpr int kPeakChains = 6;  // of four vectors each
 constexpr int kSlabPanels = 1;
-constexpr int kFewTokens = 8;  // up to so many, groups are decoded into registers
+constexpr int kFewTokens = 8;  // up to this many, groups are decoded into registers
 constexpr bool kSlabMagnitudes = false;
 
 struct F32x16 {
@@ -219,7 +219,7 @@ template <typename Out, typename Op>
 }
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 [[gnu::always_inline]] inline U8x64 WideLevels(U8x64 weights) { return TakeOffset(weights); }
-// The offset in products with WideLevels: times the sum of x, it is left to subtract.
+// The offset in products with WideLevels: the caller subtracts it times the sum of x.
 inline constexpr std::int32_t kWideOffset = 0;
 
 [[gnu::always_inline]] inline I32x16 ShiftLeftI(I32x16 x, int bits) {

@@ -53,7 +53,7 @@ template <int first, int count>
 }
 // Numbers as AddTimesSum takes them: here as they are.
 [[gnu::always_inline]] inline I32x16 TwiceInWords(I32x16 x) { return x; }
-// acc + number * sum, where `pairs` are two words whose sum that is.
+// acc + number * sum, where `pairs` holds two words that add up to the sum.
 [[gnu::always_inline]] inline I32x16 AddTimesSum(I32x16 acc, I32x16 number, std::int32_t pairs) {
   const std::int32_t sum = static_cast<std::int16_t>(pairs) + (pairs >> 16);
   return Map<I32x16>([&](int i) __attribute__((always_inline)) {

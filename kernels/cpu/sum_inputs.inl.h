@@ -2,7 +2,7 @@
 //
 // SumRows visits 64 bytes of many rows at a time, so that sums stay in registers. From memory that
 // is a new page for every line. Here a few rows pass from end to end together while the next ones
-// are asked for, line after line, and the sums lie in the second-level cache. Two Zen 5 cores,
+// are prefetched, line after line, and the sums lie in the second-level cache. Two Zen 5 cores,
 // AVX-512, 55% of rows of 22,016 and of 4,096 outputs, Q4_0, GB/s (52 from the cache):
 //   SumRows, 512 outputs a call                                       32
 //   16 rows together, coefficients as SumRows finds them              34
@@ -10,11 +10,10 @@
 //   8 rows together                                                   27 and 29
 //   lines asked for into the first-level cache                        31 and 30
 //   as many as are read, evenly: four, and two while rounding (this)  35 and 31
-// A core drops what is asked for while it waits for as many lines as it can, so no line may be
-// asked for in a hurry: three of four bring half of that, eight 22. Plain loads, for which the
-// processor asks by itself, give 42; a load instead of a prefetch waits for its line, 14.
-// AVX2's sums of words want 16 rows together: 27 instead of 24.
-// docs/benchmarks.md, "Inputs that count".
+// A core drops prefetches while its line buffers are full, so prefetches must be spread out: three
+// of four bring half of that, eight 22. Plain loads, for which the processor asks by itself, give
+// 42; a load instead of a prefetch waits for its line, 14. AVX2's sums of words want 16 rows
+// together: 27 instead of 24. docs/benchmarks.md, "Inputs that count".
 //
 // Included after sum_rows.inl.h by one translation unit for each ISA.
 #include "kernels/sum_inputs.h"
@@ -24,12 +23,12 @@ namespace {
 
 // The rows whose lines, with the next rows' lines, stay in the cache.
 constexpr int kRowsTogether = kSumsInWords ? 16 : 8;
-// Lines asked for while four rows' blocks are at hand, as many as they have: beside 64 bytes of
-// their levels, and beside the scales of 16 blocks.
+// Lines prefetched while four rows' blocks are processed, as many as those blocks have: beside 64
+// bytes of their levels, and beside the scales of 16 blocks.
 constexpr int kAskedAdding = 4, kAskedRounding = 2;
 
-// Asks for the range of rows one after the other: all of a row's lines before the next row's, as
-// memory gives neighbours faster than lines of many rows.
+// Prefetches the range of rows one after the other: all of a row's lines before the next row's,
+// because memory delivers neighbouring lines faster than lines of many rows.
 struct RowsAhead {
   const std::uint8_t* const* rows;
   int count;                  // rows
@@ -43,7 +42,7 @@ struct RowsAhead {
     return {chunk.rows, chunk.count, range.first / 8 * kGroupBytes,
             (range.first + range.count + 7) / 8 * kGroupBytes};
   }
-  // For the next lines, if there are any.
+  // Prefetches the next `lines` lines, as far as there are any.
   template <int lines>
   void Ask() {
     for (int i = 0; i < lines && row < count; ++i) AskForOne();
@@ -57,10 +56,10 @@ struct RowsAhead {
   }
 };
 
-// The buffers of a call: words of coefficients of the rows at hand, sums of all rows.
+// The buffers of a call: words of coefficients of the current rows, sums of all rows.
 struct InputScratch {
   std::int32_t *high, *low;          // [kRowsTogether / 4, padded]
-  float* inverse;                    // [padded] what coefficients are times before they are rounded
+  float* inverse;                    // [padded] the factor of coefficients before rounding
   std::int32_t *high_sum, *low_sum;  // [padded] of the coefficients' bytes
   std::int32_t* sums;                // [tiles][high, low][sets][16]
 };
@@ -82,8 +81,8 @@ inline void BeginInputs(const float* limits, const SumRange& range, const InputS
   }
 }
 
-// The rows' coefficients, rounded; each byte of four rows in a word. Meanwhile `ahead` is asked
-// for.
+// Rounds the rows' coefficients; each byte of four rows goes into a word. `ahead` is prefetched
+// meanwhile.
 template <DType type>
 void RoundInputs(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
                  const InputScratch& s) {
@@ -111,8 +110,7 @@ void RoundInputs(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
   }
 }
 
-// Rows [first, first + kRowsTogether) of those that count; the last one again up to a multiple
-// of 4.
+// Rows [first, first + kRowsTogether) of the listed ones; the last one again up to a multiple of 4.
 inline SumChunk RowsFrom(const SumInputsParams& p, int first, const std::uint8_t** rows) {
   const int left = p.count - first, count = left < kRowsTogether ? left : kRowsTogether;
   for (int k = 0; k < count; ++k) rows[k] = p.weights.row(p.ids[first + k]);
@@ -136,7 +134,7 @@ inline void StoreTile(const SumTile<type>& tile, std::int32_t* sums) {
   }
 }
 
-// Adds one tile of the rows at hand.
+// Adds one tile of the current rows.
 template <DType type, bool kWhole>
 inline void AddInputTile(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
                          const InputScratch& s, int block, int blocks, std::int32_t* sums) {

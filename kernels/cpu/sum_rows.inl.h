@@ -27,7 +27,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// The run of rows of one chunk from `first` on; `rows` receives where they are.
+// The run of rows of one chunk from `first` on; `rows` receives their addresses.
 inline SumChunk ChunkAt(const SumRowsParams& p, int first, const std::uint8_t** rows) {
   int count = 0;
   if (first < p.count) {
@@ -39,7 +39,7 @@ inline SumChunk ChunkAt(const SumRowsParams& p, int first, const std::uint8_t** 
   return {rows, p.h + first, count};
 }
 
-// The first chunk has no chunk before it that could ask for its rows.
+// Prefetches the rows of the first chunk, which no earlier chunk has prefetched.
 template <DType type>
 void PrefetchRange(const SumChunk& chunk, const SumRange& range) {
   constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));

@@ -140,7 +140,7 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
     if (two || (count <= 8 && range.group_blocks(block) == 8)) {
       constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
       const std::uint8_t* group = row + block / 8 * kGroupBytes;
-      const std::uint8_t* second = two ? group + kGroupBytes : group;  // nobody reads it again
+      const std::uint8_t* second = two ? group + kGroupBytes : group;  // its half is not used
       a = LoadF16Pair(group, second);
       m = Traits::kHasMin ? LoadF16Pair(group + 16, second + 16) : ZeroF();
       return;
@@ -169,8 +169,8 @@ void FindMaxima(const SumChunk& chunk, const SumRange& range, float* out) {
   }
 }
 
-// Coefficients h * a as floats, the sums of the minimums, and what the coefficients are rounded by:
-// their largest, or `limits` of the range's blocks.
+// Finds coefficients h * a as floats, the sums of the minimums, and the limits that the
+// coefficients are rounded by: their largest, or `limits` of the range's blocks.
 template <DType type>
 void FindCoefficients(const SumChunk& chunk, const SumRange& range, const float* limits,
                       const SumScratch& s) {

@@ -4,7 +4,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// Integer sums of what one pass takes of kLoadBlocks blocks of columns.
+// Integer sums of one pass over kLoadBlocks blocks of columns.
 template <DType type>
 struct SumTile {
   static constexpr int kSets = SumTraits<type>::kBytes ? 4 : 8;
@@ -144,7 +144,7 @@ inline U8x64 LoadLevels(const std::uint8_t* levels, int bytes) {
   return LoadU8(part);
 }
 
-// One pass over a chunk of rows: the first asks for the rows of `next`.
+// One pass over a chunk of rows: the first pass prefetches the rows of `next`.
 template <DType type, bool kWhole, int pass>
 inline void SumOnePass(const SumChunk& chunk, const SumChunk& next, const SumRange& range,
                        const SumScratch& s, int block, int blocks, OrderedSums<type>& sums) {

@@ -1,4 +1,4 @@
-// Sixteen bytes: what transposing words takes on every ISA.
+// Sixteen bytes: the operations that transposing words needs on every ISA.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,10 @@ inline void SplitHalves(V128 a, V128 b, V128& low, V128& high) {
   low = _mm_packus_epi32(_mm_and_si128(a, mask), _mm_and_si128(b, mask));
   high = _mm_packus_epi32(_mm_srli_epi32(a, 16), _mm_srli_epi32(b, 16));
 }
-// Into the second-level cache. Not g++ 12's intrinsics: a function that does nothing else than to
-// prefetch has no effect in its eyes, and is dropped before it is inlined.
+// Prefetches into the second-level cache. Not g++ 12's intrinsic: the compiler treats a function
+// that only prefetches as one without effect, and drops it before inlining.
 inline void Prefetch(const void* p) { asm volatile("prefetcht1 (%0)" : : "r"(p)); }
-// Into the first-level cache.
+// Prefetches into the first-level cache.
 inline void PrefetchNear(const void* p) { asm volatile("prefetcht0 (%0)" : : "r"(p)); }
 
 #else

@@ -35,7 +35,8 @@ bool SystemSavesTiles() {
   return (low >> 17 & 3U) == 3U;
 }
 
-// Linux gives tiles to processes that ask. Source: Documentation/arch/x86/xstate.rst.
+// Requests the use of tiles, which Linux allows on request. Source:
+// Documentation/arch/x86/xstate.rst.
 bool RequestTiles() {
   constexpr long kArchReqXcompPerm = 0x1023, kTileData = 18;
   return ::syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;

@@ -1,4 +1,5 @@
-// The activations of elementwise.h. Those without exp, tanh and erf have the bits of the CPU's.
+// The activations of elementwise.h. Activations without exp, tanh and erf have the bits of the
+// CPU's.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -29,7 +30,7 @@ __device__ inline float ActivateGate(GateActivation activation, float threshold,
   return x;
 }
 
-// act(gate) * up, as GatedParams says.
+// act(gate) * up, as defined for GatedParams.
 __device__ inline float GatedValue(GateActivation activation, float threshold, float gate,
                                    float up) {
   float kept = activation == GateActivation::kDRelu && !(up > 0) ? 0.0F : up;

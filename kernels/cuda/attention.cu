@@ -1,10 +1,10 @@
 // attention.h in two steps: each chunk of positions alone, then the chunks' states merged in order.
 //
 // A block owns a chunk, a kv head and a token, for kGroup of the heads that share the kv head: its
-// keys and values are read once for them, in loads of 16 bytes of which a thread has eight in
-// flight. For the scores a thread owns the positions of one load and every so many dimensions; the
+// K and V are read once for them, in loads of 16 bytes of which a thread has eight in flight. For
+// the scores a thread owns the positions of one load and a strided subset of the dimensions; the
 // threads that share positions add up by shuffles and keep two positions each. For the values it
-// owns the dimensions of one load and every so many positions.
+// owns the dimensions of one load and a strided subset of the positions.
 // Source: online softmax in parts, Dao et al., "Flash-Decoding"; wide loads, Ye et al.,
 // "FlashInfer".
 //

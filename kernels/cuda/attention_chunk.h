@@ -254,8 +254,8 @@ __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
 // Neighbouring dimensions of one position's value, as they lie.
 template <KvType kType>
 struct Value {
-  uint4 wide;   // but of Q8_0
-  uint2 bytes;  // of Q8_0, with their scale
+  uint4 wide;   // all types but Q8_0
+  uint2 bytes;  // Q8_0, with their scale
   unsigned d;
 
   __device__ __forceinline__ void Load(const std::uint8_t* values, int dim, int slot,

@@ -15,8 +15,8 @@ __device__ inline float LimitOf(const float* const limits[2], std::ptrdiff_t at)
   return limits[1] != nullptr ? fmaxf(first, limits[1][at]) : first;
 }
 
-// One column of one token, of quantised types. All runs' numbers are loaded, so that none waits for
-// another: what the sums of a run without a limit are does not matter.
+// One column of one token, of quantised types. The numbers of all runs are loaded, even of runs
+// without a limit, so that no load waits for another.
 __device__ inline float FinishQuantized(const DeviceFinishSumParams& p, int token, int c) {
   const int runs = NumSumRuns(p.neurons), blocks = p.cols / 32;
   float y = 0;

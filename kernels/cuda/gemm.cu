@@ -1,4 +1,4 @@
-// The product's door: which kernel for which type and number of tokens.
+// The entry point of the matrix product: chooses the kernel for a type and number of tokens.
 #include "kernels/cuda/dense.h"
 #include "kernels/cuda/gemm_kernels.h"
 

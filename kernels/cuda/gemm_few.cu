@@ -1,12 +1,12 @@
 // gemm.h for up to 8 tokens: as fast as the weights can be read.
 //
 // A block of threads owns one panel. Its warps take kAhead neighbouring groups of 32 columns each,
-// multiply them exactly, and leave what the rows' chains of sums take from each group (Term) in
-// shared memory. Then one thread for each output adds them up in column order, while the next
-// groups are on their way. Shared memory has two halves, so one barrier for a run of groups is
-// enough. All that a lane needs of a group is loaded at once, without a branch between the loads
-// (behind the panel's end the last group again): weights, the tokens' levels, both scales. The
-// thread that adds has one load and one instruction for a group.
+// multiply them exactly, and leave each group's term of the rows' chains of sums (Term) in shared
+// memory. Then one thread for each output adds them up in column order, while the next groups are
+// on their way. Shared memory has two halves, so one barrier for a run of groups is enough. A
+// lane's data of a group is loaded at once, without a branch between the loads (behind the panel's
+// end the last group again): weights, the tokens' levels, both scales. The thread that adds has one
+// load and one instruction for a group.
 //
 // Bytes moved: the panel once. In flight for a multiprocessor with 1024 threads, one token, Q4_0: 4
 // groups of 8 bytes for each thread, 32 KiB.

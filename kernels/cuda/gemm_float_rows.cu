@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWarps = kListThreads / 32;
 
-// `acc` of all tokens, for columns [c, c + 4) of those that there are.
+// Adds columns [c, c + 4), as far as the row has them, to `acc` of all tokens.
 template <DType type>
 __device__ void AddFour(const DeviceGemmRowsParams& p, const std::uint8_t* row, int c,
                         float acc[kSparseTokensMax]) {

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(32 * kWarps, 6) ManyTokens(GemmArgs args, int 
       const Pair rows[2] = {numbers[0].Decode(sub), numbers[1].Decode(sub)};
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        // Tokens past the last repeat it; what becomes of them is not stored.
+        // Tokens past the last repeat it; their results are not stored.
         const int at = first + tile * kTokenTile;
         const unsigned* q = args.x.words(min(at + lane / 4, last)) + group * 8 + t;
         Dots<kType> dots;

@@ -3,9 +3,10 @@
 // A block takes 32 listed rows and 16 tokens. It walks along the columns, 256 at a time: the bytes
 // of the rows and the tokens are copied to shared memory two steps ahead, and each warp multiplies
 // 16 rows by 8 tokens, as gemm_many.cu does with a panel. The products go through shared memory to
-// the epilogues of rows_epilogue.h. Of up's rows (kGated) those are copied that live for a token.
+// the epilogues of rows_epilogue.h. Of up's rows (kGated) only those that live for a token are
+// copied.
 //
-// Bytes moved: the listed rows once for 16 tokens. Bytes under way: 9 KiB of Q4_0's rows, 17 KiB of
+// Bytes moved: the listed rows once for 16 tokens. Bytes in flight: 9 KiB of Q4_0's rows, 17 KiB of
 // Q8_0's for each block. Instructions of a warp for 16 rows, 8 tokens and 32 columns: 46 of Q4_0,
 // most of them the chain's; gemm_rows.cu takes about 150 for the same.
 #include "kernels/cuda/gemm_kernels.h"
@@ -20,7 +21,7 @@ constexpr int kRows = 32, kTokens = kSparseTokensMax, kStages = 3;
 constexpr int kWarps = kListThreads / 32, kWarpRows = kRows / kWarps;
 static_assert(kRows / 16 * (kTokens / kTokenTile) == kWarps);
 
-// 256 columns. The pads put what a warp reads at once into different banks.
+// 256 columns. Padding puts the words that a warp reads at once into different banks.
 template <DType type>
 struct alignas(16) Stage {
   static constexpr int kStride = (RowStretch<type>::kPieces | 1) * 16;
@@ -128,7 +129,7 @@ __device__ __forceinline__ void MultiplyRows(const DeviceGemmRowsParams& p, Shar
   Chain<type> chains[4];
   for (int step = 0; step < steps; ++step) {
     ptx::WaitForCopies<kStages - 2>();
-    __syncthreads();  // everybody's copies are there, and nobody reads the stage before
+    __syncthreads();  // all copies have arrived, and no thread still reads the previous stage
     if (step + kStages - 1 < steps) Start(p, step + kStages - 1, shared);
     ptx::CommitCopies();
     const std::size_t at = static_cast<std::size_t>(step) * RowStretch<type>::kBytes;

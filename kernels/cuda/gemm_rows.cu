@@ -2,9 +2,10 @@
 //
 // A warp takes a tile of rows and a segment of columns: 32 lanes, 32 neighbouring blocks of 32
 // columns. Each lane finds its blocks' exact integer dot products; they are left in shared memory
-// as the pairs (a, b) of the chain acc = fma(a, b, acc) that gemm.h asks for, and then one lane for
-// each (row, token) runs its chain in column order. Rows of a tile are loaded four at a time, so
-// that enough bytes are under way; where there are too few rows for all warps, four parts of a row.
+// as the pairs (a, b) of the chain acc = fma(a, b, acc) that gemm.h specifies, and then one lane
+// for each (row, token) runs its chain in column order. Rows of a tile are loaded four at a time,
+// so that enough bytes are in flight; if there are too few rows for all warps, four parts of a row
+// are.
 #include <type_traits>
 
 #include "kernels/cuda/row_block.h"
@@ -49,7 +50,7 @@ __device__ Cut CutFor(const DeviceGemmRowsParams& p) {
   return cut;
 }
 
-// The exact dot product of a row's block with one token's, as what the chain needs.
+// The exact dot product of a row's block with one token's, as a pair of the chain.
 template <DType type>
 __device__ void Multiply(const RowBlock<type>& w, const std::uint32_t levels[8],
                          const Activations& x, std::ptrdiff_t block, Warp<type>& shared, int result,

@@ -25,7 +25,7 @@ __global__ void WaitKernel(DeviceWaitParams p) {
   const std::uint32_t epoch = *p.epoch;
   if (ptx::LoadAcquireSystem(p.error) != 0) return;
   for (std::uint64_t spins = 0; spins < p.spins_max; ++spins) {
-    // Counters may wrap around: one that is not behind has arrived.
+    // Counters may wrap around: a flag that is not behind the epoch has arrived.
     if (static_cast<std::int32_t>(ptx::LoadAcquireSystem(p.flag) - epoch) >= 0) return;
   }
   ptx::StoreReleaseSystem(p.error, 1);

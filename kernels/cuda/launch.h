@@ -45,9 +45,9 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline cudaStream_t Handle(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Blocks of `grid` with `shared_bytes` of dynamic shared memory (more than 48 KiB only on a kernel
-// that was allowed to). Returns the error of the launch, or an earlier one that nobody has asked
-// for.
+// Launches blocks of `grid` with `shared_bytes` of dynamic shared memory (more than 48 KiB only for
+// a kernel whose limit was raised). Returns the error of the launch, or an earlier one not yet
+// reported.
 template <typename... Params, typename... Args>
 DeviceError Launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
                    LaunchStream stream, Args... args) {

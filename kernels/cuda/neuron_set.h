@@ -1,8 +1,9 @@
-// A NeuronSet's list out of its masks, by the block of a launch that ends last.
+// Makes a NeuronSet's list from its masks, in the last block of a launch to finish.
 //
-// Which block that is depends on timing, what it writes does not: every thread finds the neurons of
-// its own stretch, a scan says where they go, and each writes them in order. The masks are loaded
-// once, all of a stretch at the same time: one block does this while all others have ended.
+// The last block depends on timing, its output does not: every thread finds the neurons of its own
+// stretch, a scan computes their places in the list, and each thread writes its own in order. The
+// masks are loaded once, all of a stretch at the same time: one block does this while all others
+// have ended.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -12,8 +13,8 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 inline constexpr int kListThreads = 128;  // of a block that may write a list
 
-// Returns true in the last of the `blocks` with that ticket; that block sees the writes of all of
-// them. All threads of every one of these blocks call it once, at their end.
+// Returns true in the last of the `blocks` with that ticket; that block sees the writes of all
+// others. All threads of these blocks call it once, at their end.
 __device__ inline bool IsLastOf(int blocks, std::int32_t* ticket) {
   __shared__ bool last;
   __threadfence();
@@ -59,7 +60,7 @@ __device__ inline uint4 LoadMasks(const std::uint16_t* masks, int at, int neuron
 // Neighbouring neurons whose masks a thread loads at once: eight loads of 16 bytes.
 inline constexpr int kListStretch = 64, kListRound = kListThreads * kListStretch;
 
-// Bits of the words of eight masks that are not zero.
+// One bit for each of eight masks, set where the mask is not zero.
 __device__ inline unsigned BitsOf(const uint4& masks) {
   const unsigned words[4] = {masks.x, masks.y, masks.z, masks.w};
   unsigned bits = 0;
@@ -71,7 +72,7 @@ __device__ inline unsigned BitsOf(const uint4& masks) {
   return bits;
 }
 
-// Which of the 32 neurons from `begin` on have a mask.
+// Bits of the 32 neurons from `begin` on that have a mask.
 __device__ inline unsigned FindMasks(const std::uint16_t* masks, int begin, int neurons) {
   uint4 each[4];
 #pragma unroll
@@ -82,8 +83,8 @@ __device__ inline unsigned FindMasks(const std::uint16_t* masks, int begin, int 
   return bits;
 }
 
-// Which of the 32 neurons from `begin` on are in the set. Those that are not in `within`, if it is
-// there, leave the set.
+// Bits of the 32 neurons from `begin` on that are in the set. Neurons outside `within`, if it is
+// given, leave the set.
 __device__ inline unsigned FindListed(const NeuronSet& set, const std::uint16_t* within, int begin,
                                       int neurons) {
   unsigned bits = FindMasks(set.masks, begin, neurons);

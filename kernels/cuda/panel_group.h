@@ -34,7 +34,7 @@ struct PanelTraits {
                                                        : 0;
 };
 
-// A lane's loads of a group's levels. Nothing is decoded yet, so that many loads can be under way.
+// A lane's loads of a group's levels. Nothing is decoded yet, so that many loads can be in flight.
 template <DType kType>
 struct GroupLevels {
   using P = PanelTraits<kType>;

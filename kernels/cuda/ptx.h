@@ -33,10 +33,10 @@ __device__ __forceinline__ void MmaK16(int (&c)[4], const unsigned (&a)[2], unsi
       : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-// Starts copying 4 or 16 bytes, both ends aligned to as many, to shared memory. The first `bytes`
-// are read, the others become zero; `from` is not touched if that is none. The copies that a thread
-// has started since its last CommitCopies are a group; what its groups have written is there for
-// the thread after WaitForCopies, for others after a barrier behind that.
+// Starts copying 4 or 16 bytes, both ends aligned to as many, to shared memory. Only the first
+// `bytes` are read and the rest become zero; `from` is not read if `bytes` is 0. The copies that a
+// thread has started since its last CommitCopies are a group. The thread sees a group's bytes after
+// WaitForCopies; other threads see them after a later barrier.
 template <int kBytes>
 __device__ __forceinline__ void CopyAsync(void* to, const void* from, int bytes) {
   static_assert(kBytes == 4 || kBytes == 16);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void CopyAsync(void* to, const void* from, int bytes)
 __device__ __forceinline__ void CommitCopies() {
   asm volatile("cp.async.commit_group;" : : : "memory");
 }
-// Until at most the last kGroups groups are under way.
+// Waits until at most the last kGroups groups are in flight.
 template <int kGroups>
 __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory");
@@ -74,7 +74,7 @@ __device__ __forceinline__ std::uint16_t FloatToHalf(float value) {
   return out;
 }
 
-// Flags that the host or another stream sees: what was written before a release is there after the
+// Flags shared with the host or another stream: writes before a release are visible after the
 // acquire that reads it.
 __device__ __forceinline__ std::uint32_t LoadAcquireSystem(const std::uint32_t* p) {
   std::uint32_t out;

@@ -82,7 +82,7 @@ __device__ __forceinline__ void NormAndRotate(const DeviceRotateParams& p, bool 
   __syncthreads();
 }
 
-// A block for each head of queries, then of keys and values, of each token.
+// A block for each head of Q, then of K and V, of each token.
 __global__ void __launch_bounds__(kThreads) RotateTokens(DeviceRotateParams p) {
   __shared__ float tile[kHeadDimMax], head[kHeadDimMax];
   __shared__ float result;

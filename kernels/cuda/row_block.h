@@ -36,7 +36,7 @@ struct RowTraits {
 template <DType type>
 struct RowBlock {
   std::uint32_t words[RowTraits<type>::kWords];
-  // Types with blocks of 32: d and m. K: d and dmin of 256 columns; Q6_K: d of them.
+  // Types with blocks of 32: d and m. K: d and dmin of 256 columns; Q6_K: d of 256 columns.
   float d, m;
   int scale, second;  // K: the sub-block's scale and minimum; Q6_K: its two scales
 };

@@ -1,9 +1,9 @@
 // Rows of kernels/rows.h on their way to the tensor cores: 256 columns of each in shared memory.
 //
 // 256 columns of a row are one stretch of bytes, a multiple of 16 but for Q6_K, whose stretch
-// begins anywhere even: it is copied from the multiple of 16 before it. Copies go by themselves
-// (cp.async) while the tile before is multiplied. A row has the words of a panel's lane, so
-// panel_group.h decodes them. Requires: columns a multiple of 256.
+// begins at any even address: it is copied from the multiple of 16 before it. Copies are
+// asynchronous (cp.async), while the tile before is multiplied. A row has the words of a panel's
+// lane, so panel_group.h decodes them. Requires: columns a multiple of 256.
 #pragma once
 
 #include "kernels/cuda/panel_group.h"

@@ -26,7 +26,7 @@ __device__ inline Lane LaneOf(const DeviceGemmRowsParams& p, const Tile& tile, i
   return out;
 }
 
-// kDecide for a tile, v with its bias: which lanes' tokens their row lives for. All lanes of the
+// kDecide for a tile, v with its bias: the lanes for whose tokens their row lives. All lanes of the
 // warp call it.
 __device__ inline unsigned Decide(const DeviceGemmRowsParams& p, const Lane& of, float v) {
   const unsigned mask = of.valid ? p.neurons.masks[of.id] : 0;
@@ -42,8 +42,8 @@ __device__ inline unsigned Decide(const DeviceGemmRowsParams& p, const Lane& of,
   return all;
 }
 
-// Stores a tile's products, but for up's of kGated. Returns the bits of Decide, or 0. `v` gets its
-// bias. All lanes of the warp call it.
+// Stores a tile's products, except up's products of kGated. Returns the bits of Decide, or 0. `v`
+// gets its bias. All lanes of the warp call it.
 __device__ inline unsigned StoreProducts(const DeviceGemmRowsParams& p, const Tile& tile, float& v,
                                          int lane) {
   const Lane of = LaneOf(p, tile, lane);

@@ -1,9 +1,9 @@
 // A run's listed rows and their h on their way through shared memory, 32 rows a step, for
 // sum_row_tiles.cu.
 //
-// A block has one run of 1,024 neurons, 256 columns and all tokens. It first finds where the run's
-// rows are, so that later copies wait for nothing; then the copies are some steps ahead of what is
-// computed. Lane 4g + t of a warp takes rows t, t + 4, ... of a step and tokens g and g + 8.
+// A block has one run of 1,024 neurons, 256 columns and all tokens. It first finds the addresses of
+// the run's rows, so that later copies do not wait; then the copies run some steps ahead of the
+// sums. Lane 4g + t of a warp takes rows t, t + 4, ... of a step and tokens g and g + 8.
 #pragma once
 
 #include "kernels/cuda/row_tile.h"
@@ -97,7 +97,7 @@ __device__ __forceinline__ void ForSteps(const DeviceSumRowsParams& p, int count
   }
   for (int step = 0; step < steps; ++step) {
     ptx::WaitForCopies<kStages - 2>();
-    __syncthreads();  // everybody's copies are there, and nobody reads the stage before
+    __syncthreads();  // all copies have arrived, and no thread still reads the previous stage
     const int next = step + kStages - 1;
     if (next < steps) StartStep(p, count, next, shared, stages[next % kStages]);
     ptx::CommitCopies();
@@ -127,7 +127,7 @@ __device__ __forceinline__ void ForFours(const StageOf& stage, float factor, con
   }
 }
 
-// The run's rows: where they are. Returns how many.
+// Finds the addresses of the run's rows. Returns their number.
 template <DType type>
 __device__ __forceinline__ int FindRows(const DeviceSumRowsParams& p, RunShared<type>& shared) {
   const int begin = p.neurons.starts[blockIdx.y], count = p.neurons.starts[blockIdx.y + 1] - begin;

@@ -1,7 +1,7 @@
-// The calls of the CUDA runtime that device_ops.h lists, and nothing that it does not.
+// The calls of the CUDA runtime that device_ops.h lists, and no others.
 //
-// Plain device memory and mapped host memory only: managed memory moves when it likes, and a
-// machine whose memory is shared has no use for it.
+// Plain device memory and mapped host memory only: the driver moves managed memory at times of its
+// own, and a machine whose memory is shared does not need it.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -18,8 +18,8 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-// The caller knows of the error: the runtime need not keep it for the next launch, which may be of
-// work that has nothing to do with this (an audit fails, the next token does not).
+// Clears the runtime's sticky copy of the error, because the caller gets it: the next launch may
+// belong to unrelated work (an audit fails, the next token does not).
 DeviceError Code(cudaError_t error) {
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return static_cast<DeviceError>(error);

@@ -12,14 +12,14 @@ namespace {
 constexpr int kPackThreads = 256, kPackColumns = 2048;  // staged at once
 constexpr int kWarps = kListThreads / 32, kRows = 4;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
-constexpr std::size_t kStaticShared = 46 << 10;  // what a launch may have without asking
+constexpr std::size_t kStaticShared = 46 << 10;  // limit without an attribute call
 
 __device__ inline float InputAt(const DevicePackSignParams& p, int token, int c) {
   const float* x = p.x + static_cast<std::ptrdiff_t>(token) * p.x_stride;
   return x[p.columns != nullptr ? p.columns[c] : c];
 }
 
-// 1 / the step of a level; 0 where there is nothing but zeros.
+// 1 / the step of a level; 0 if all inputs are zero.
 __device__ float InverseStep(const DevicePackSignParams& p, int token) {
   __shared__ float staged[kPackColumns];
   __shared__ float chains[16];

@@ -8,7 +8,7 @@
 
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 
-int Multiprocessors();  // of the calling thread's device; 1 if it cannot be asked
+int Multiprocessors();  // of the calling thread's device; 1 if the query fails
 
 DeviceError PackSignInputs(const DevicePackSignParams& p, Stream stream);
 DeviceError SignPredict(const DeviceSignPredictParams& p, Stream stream);

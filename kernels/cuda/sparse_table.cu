@@ -1,4 +1,4 @@
-// The table of the sparse ops, and what their launches share.
+// The table of the sparse ops, and helpers that their launches share.
 #include "kernels/cuda/row_tile.h"
 #include "kernels/cuda/rows_epilogue.h"
 #include "kernels/cuda/sparse_ops.h"
@@ -7,7 +7,7 @@
 namespace thermocline::kernels::THERMOCLINE_CUDA {
 namespace {
 
-// Up to as many tokens the kernels of a decoded step are taken: they fill a device with few rows,
+// Up to this many tokens the kernels of a decode step are used: they fill a device with few rows,
 // where tiles of 32 rows would leave most of it idle. The sums' kernel reads a row for each token.
 constexpr int kDecodeTokensMax = 8, kDecodeSumsMax = 4;
 

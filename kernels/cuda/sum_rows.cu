@@ -43,8 +43,8 @@ __device__ Place PlaceOf(const DeviceSumRowsParams& p) {
   return at;
 }
 
-// Rows taken at once: what depends on one another (ids, then slots and h, then the rows' bytes) is
-// waited for once for all of them.
+// Rows taken at once: their dependent loads (ids, then slots and h, then the rows' bytes) are
+// waited for once for all rows.
 constexpr int kRows = 4;
 
 struct Rows {
@@ -52,8 +52,8 @@ struct Rows {
   float h[kRows];  // 0: not to be added
 };
 
-// Rows k, k + stride, ... of those before `end`. Those that are not added share the first row's
-// bytes, so that nothing is read for them.
+// Rows k, k + stride, ... before `end`. Rows that are not added share the first row's bytes, so
+// that they cost no reads.
 template <DType type>
 __device__ __forceinline__ Rows RowsAt(const DeviceSumRowsParams& p, const Place& at, int k,
                                        int stride) {
@@ -116,7 +116,7 @@ struct Sums {
   int high_all, low_all;
 };
 
-// Adds rows [k, k + 4) of those before at.end.
+// Adds rows [k, k + 4), as far as they are before at.end.
 template <DType type>
 __device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, float inverse,
                         Sums& sums) {
@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) 
   if constexpr (RowTraits<type>::kHasMin) SumMinimums<type>(p, at);
 }
 
-// A block's limits are of its own rows alone where there is one partition, so it needs nobody to
-// sum; the last of a column's runs adds them.
+// With one partition a block's limits come from its own rows alone, so no other block has to sum
+// first; the last of a column's runs adds up the runs.
 template <DType type>
 __global__ void __launch_bounds__(kThreads, 2) DownRows(DeviceDownRowsParams p) {
   const Place at = PlaceOf(p.sum);

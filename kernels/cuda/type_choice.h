@@ -19,7 +19,7 @@ DeviceError ForQuantizedType(DType type, const Body& body) {
   });
 }
 
-// The same for those of them that CanSumRows.
+// The same for the quantised types that CanSumRows.
 template <typename Body>
 DeviceError ForSummableType(DType type, const Body& body) {
   return ForDType(type, [&](auto constant) -> DeviceError {

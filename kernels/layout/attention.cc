@@ -1,5 +1,4 @@
-// Keys and values into their blocks; states of attention merged and finished, which every backend
-// shares.
+// Stores K and V in their blocks, and merges and finishes states of attention, for every backend.
 #include "kernels/attention.h"
 
 #include <algorithm>

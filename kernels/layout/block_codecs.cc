@@ -103,7 +103,7 @@ void ConvertTq2ToQ4_0(const std::uint8_t* tq2, std::uint8_t* q4_0) {
 }
 
 void ConvertTq1ToTq2(const std::uint8_t* tq1, std::uint8_t* tq2) {
-  // Runs of bytes, each of so many columns' digits.
+  // Runs of bytes, each with the digits of `digits` columns per byte.
   struct Run {
     int first_byte, bytes, digits;
   };

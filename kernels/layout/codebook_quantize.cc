@@ -2,7 +2,7 @@
 //
 // A scale is fitted from the two that map the extreme weight to the codebook's ends: levels are the
 // nearest, then the scale is that of least squares for them. Scales are stored first, levels chosen
-// last, against what the stored scales really are.
+// last, against the scales as stored.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -52,7 +52,7 @@ double WeightOf(const float* importance, int column) {
   return importance == nullptr ? 1 : importance[column];
 }
 
-// `importance` [32] or null: what each column weighs.
+// `importance` [32] or null: the weight of each column.
 double SquareError(const SortedCodebook& codebook, const float* x, double scale,
                    const float* importance) {
   double error = 0;
@@ -93,7 +93,7 @@ double FitIq4Scale(const float* x, const float* importance) {
   return best;
 }
 
-// As an f16, finite, at `block`; returns what it is worth.
+// Stores `scale` as a finite f16 at `block`; returns the stored value.
 double StoreF16Scale(double scale, std::uint8_t* block) {
   constexpr double kLargest = 65504;
   const std::uint16_t half =

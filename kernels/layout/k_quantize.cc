@@ -1,8 +1,8 @@
 // Floats to GGUF blocks.
 //
 // Every sub-block first gets its real-valued scale (and min) of least squares; these are rounded to
-// the integers the format stores; the levels are chosen last, against what the stored scales really
-// are. line_fit.h names the sources.
+// the integers the format stores; the levels are chosen last, against the scales as stored.
+// line_fit.h names the sources.
 //
 // Root of mean square error over that of ggml's quantisers without an importance matrix (measured
 // against llama-cpp-python 0.3.36, 204,800 weights each):
@@ -37,8 +37,8 @@ Half RoundToHalf(double value) {
   return {bits, HalfToFloat(bits)};
 }
 
-// Away from zero. For the factor of stored scales, which are then chosen to fit: where f16 is
-// coarse, below 2^-14, a factor rounded down could not reach the largest scale.
+// Rounds away from zero, for the factor of stored scales, which are then chosen to fit: where f16
+// is coarse, below 2^-14, a factor rounded down could not reach the largest scale.
 Half RoundUpToHalf(double value) {
   const Half nearest = RoundToHalf(value);
   if (std::fabs(nearest.value) >= std::min(std::fabs(value), 65504.0)) return nearest;
@@ -78,8 +78,8 @@ Line StoredLine(const AffineBlock& block, const ScaleAndMin& sub) {
   return {block.d.value * sub.scale, -block.dmin.value * sub.min};
 }
 
-// The stored scale and min of least error, of those next to `line`: rounding one of them moves the
-// best value of the other.
+// The stored scale and min of least error among the neighbours of `line`: rounding one of them
+// moves the best value of the other.
 ScaleAndMin RoundLine(const AffineBlock& block, const SubBlock& sub_block, const Line& line,
                       const AffineFormat& format) {
   const int scale = RoundLevel(line.scale * Inverse(block.d.value), format.max_scale);

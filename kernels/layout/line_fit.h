@@ -1,5 +1,5 @@
 // Least-squares scales (and mins) of a few columns for a given number of levels: the real numbers
-// that block quantisers then round to what their format stores.
+// that block quantisers then round to their format's numbers.
 //
 // All sums are in double, where fourth powers of any float are finite: nothing overflows or divides
 // by zero, whatever the finite columns.
@@ -18,8 +18,8 @@ struct Line {
 };
 
 // Columns that share a line. Each weighs x^2 + mean(x^2): large weights matter more, but small ones
-// are not free. With the importance of each column, what it multiplies squared, it weighs that
-// times the root. Source: ggml's weights with an importance matrix.
+// are not free. With the importance of each column (the mean square of its inputs) it weighs
+// importance times the root of that. Source: ggml's weights with an importance matrix.
 struct SubBlock {
   const float* x = nullptr;
   int columns = 0;

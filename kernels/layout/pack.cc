@@ -1,6 +1,7 @@
 // Rows of GGUF blocks into panels (layouts in kernels/types.h), and single rows out of them.
 //
-// Packing works on words of four neighbouring columns: loading a model must not wait for it.
+// Packing works on words of four neighbouring columns, because loading a model must not wait for
+// it.
 #include <cstring>
 
 #include "kernels/block_codecs.h"

@@ -9,7 +9,7 @@
 namespace thermocline::kernels {
 namespace {
 
-// Copies between one lane of a panel's block and a row: `kToPanel` says which way.
+// Copies between one lane of a panel's block and a row, in the direction that `kToPanel` gives.
 template <bool kToPanel>
 void Move(std::uint8_t* panel, std::uint8_t* row, int bytes) {
   if (kToPanel) {

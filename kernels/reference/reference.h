@@ -1,4 +1,5 @@
-// The scalar oracle: every op written as its formula says, for tests and for unknown processors.
+// The scalar oracle: every op written directly from its formula, for tests and for unknown
+// processors.
 #pragma once
 
 #include "kernels/op_table.h"
