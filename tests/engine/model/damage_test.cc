@@ -193,7 +193,7 @@ TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {
   expect("llama.attention.head_count", 0, "num_attention_heads is 0");
   expect("llama.attention.head_count_kv", 3, "num_key_value_heads 3");
   expect("llama.rope.dimension_count", 7, "rope dimensions are 7; they must be even");
-  expect("llama.attention.key_length", 48, "values");  // the sizes of keys and values differ
+  expect("llama.attention.key_length", 48, "values");  // key and value sizes differ
   expect("llama.block_count", 3, "blk.");              // the file has another number of layers
   expect("llama.feed_forward_length", 1234, "expected [1234, ");
   expect("llama.rope.freq_base", 0x7FC00000U, "rope_theta");  // NaN
