@@ -88,7 +88,7 @@ class InputReader {
     return std::nullopt;
   }
 
-  // {"source": {"type": "text", "data"}, "title", "context"}
+  // The text of {"source": {"type": "text", "data"}, "title", "context"}.
   std::optional<std::string> DocumentText(const Json& block, const std::string& where) {
     const Json* source = block.Find("source");
     const std::string kind = source == nullptr ? "" : TextOf(source->Find("type"));

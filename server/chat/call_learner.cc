@@ -185,7 +185,7 @@ bool FindIndex(CallPieces& second, const CallPieces& third) {
   return true;
 }
 
-// The text behind the name of the only call.
+// The text after the name of the only call.
 std::string BehindName(const std::string& text) {
   const std::size_t at = text.find(kProbeTools[0]);
   return at == kNowhere ? "" : text.substr(at + std::string_view(kProbeTools[0]).size());

@@ -58,7 +58,7 @@ class AnswerFormat {
   virtual std::size_t EchoBytes() const { return 0; }
   // The end of a stream that failed.
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
-  // Returns the text that keeps a silent stream alive; "" where the protocol has nothing for that.
+  // Returns the text that keeps a silent stream alive; "" if the protocol has none.
   virtual std::string KeepAlive() { return ": keep-alive\n\n"; }
   // True if KeepAlive returns an event that resets clients' timers, so that it should be sent
   // often.

@@ -13,8 +13,7 @@ class WorkMemory {
   enum class Lane { kSmall, kLarge };
   // The largest small request, in bytes: an eighth of `bytes_max`.
   static constexpr std::size_t SmallMax(std::size_t bytes_max) { return bytes_max / 8; }
-  // The large lane's bytes: three quarters of `bytes_max` and the remainder; the small lane has the
-  // rest.
+  // The large lane's bytes: three quarters of `bytes_max`; the small lane has the rest.
   static constexpr std::size_t LargeMax(std::size_t bytes_max) { return bytes_max - bytes_max / 4; }
 
   explicit WorkMemory(std::size_t bytes_max) : bytes_max_(bytes_max) {}

@@ -14,7 +14,7 @@ constexpr std::uint64_t kProvenBytes = kMiB;     // for rejected calls, and heal
 constexpr std::uint64_t kBytesPerSecond = kKiB;  // for pings and health checks
 constexpr std::uint64_t kCallBytes = kKiB;       // for a call's frames and header fields
 constexpr std::uint64_t kFrameShare = 64;        // one byte of frames and TLS per so many bytes
-constexpr std::uint64_t kUploadsUnseen = 2;      // windows of bytes in flight per upload
+constexpr std::uint64_t kUploadsUnseen = 2;      // more uploads that may have begun unseen
 constexpr std::uint64_t kOpenCallBytes =
     24 * kKiB;  // in the library, besides its metadata (measured: 22)
 // A ping takes 17 bytes; its answer, while it waits, takes some ten times as many in the library.

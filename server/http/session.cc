@@ -85,7 +85,7 @@ void Session::OnHeader(ErrorCode error) {
   if (exchange_->caller().known) {
     const Status place = TakePlaceOfKey();
     if (!place.ok()) return RefuseHeader(RefusalResponse(service_, exchange_->head(), place));
-    MakeWayIfAsked();  // after all connections without a key
+    MakeWayIfAsked();  // closed only after those without a key
   }
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });

@@ -24,8 +24,8 @@ class MetricSet {
   MetricSet(const std::string& prefix, const MetricBuckets& buckets);
 
   void Count(std::string_view counter, const Labels& labels = {}, double by = 1);
-  // Raises a counter to its owner's total. A total that falls is ignored, because counters must
-  // not.
+  // Raises a counter to its owner's total. A total that falls is ignored, since counters never
+  // decrease.
   template <typename Number>
   void CatchUp(std::string_view counter, Number total, const Labels& labels = {}) {
     CatchUpTo(counter, static_cast<double>(total), labels);

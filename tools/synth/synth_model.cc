@@ -12,7 +12,7 @@ constexpr int kClusterNeurons = 32;  // neurons per cluster
 constexpr double kFrequencyMax = 0.98;
 // Moments of the positive part of a standard normal.
 constexpr double kReluMean = 0.3989423, kReluDeviation = 0.5838190;
-// The maximal tilt that a small rank can express; rarer neurons get it, too.
+// Limits the tilt: neurons that are rarer than a small rank can express become less rare.
 constexpr double kTiltMax = 0.98;
 constexpr float kQuiet = 0.02F;  // the blocks' addition to the residual, relative to it
 
