@@ -53,7 +53,7 @@ def begun(call):
 
 
 def read(stream):
-    """All events of a stream: its texts by choice, the first and last event of each choice, the rest."""
+    """All events of a stream: its texts by choice, the event `started` and the events `finished`."""
     events = list(stream)
     texts = {}
     for event in events:
