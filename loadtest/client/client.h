@@ -1,4 +1,4 @@
-// The seam between the load and a protocol.
+// The interface between the load and a protocol.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace thermocline::loadtest {
 
-// The counts so far, for the progress line.
+// Live counts for the progress line.
 struct Pulse {
   std::atomic<std::uint64_t> chunks = 0;
 };
@@ -20,11 +20,11 @@ class Client {
  public:
   using Done = std::function<void(Answer)>;
   virtual ~Client() = default;
-  // `done` is called once, on the I/O thread, and not before Send has returned.
+  // Calls `done` once, on the I/O thread, after Send has returned.
   virtual void Send(Request request, double t_scheduled, Done done) = 0;
-  // Ends every request under way: their outcome is `outcome`.
+  // Ends every running request with `outcome`.
   virtual void EndAll(Outcome outcome) = 0;
-  // Times are counted from the clock's beginning from now on.
+  // From now on, times are counted from the clock's start.
   virtual void SetClock(RunClock clock) = 0;
   virtual const Pulse& pulse() const = 0;
 };

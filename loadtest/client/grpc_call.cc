@@ -46,7 +46,7 @@ void GrpcCall::End(Outcome outcome) {
 void GrpcCall::OnReadInitialMetadataDone(bool ok) {
   if (!ok) return;
   answer_.t_header = setup_.clock.Now();
-  // The server has the request now: it leaves in the queue or in prefill.
+  // The server has the request now, so the client leaves while it is queued or in prefill.
   if (leave_after_ == 0) End(Outcome::kCancelled);
 }
 
@@ -79,7 +79,7 @@ void GrpcCall::OnFinished(const v1::Finished& finished) {
 }
 
 void GrpcCall::ReadAfterPause() {
-  AddHold();  // the next read begins outside of a reaction
+  AddHold();  // the next read starts outside of a reaction
   asio::post(io_, [self = self_] {
     const bool ended = self->ended_as_ != kNotEnded;
     self->pause_.expires_after(ToDuration(ended ? 0 : self->read_pause_s_));
@@ -92,7 +92,7 @@ void GrpcCall::ReadAfterPause() {
 
 void GrpcCall::OnDone(const grpc::Status& status) {
   if (!status.ok()) answer_.t_last = setup_.clock.Now();
-  // The reaction to the header may have run after the one to the first event, which it precedes.
+  // The header precedes the first event, though its reaction may have run later.
   if (answer_.t_header.has_value() && answer_.t_first_byte.has_value())
     answer_.t_header = std::min(*answer_.t_header, *answer_.t_first_byte);
   Judge(status);
@@ -122,7 +122,8 @@ void GrpcCall::Judge(const grpc::Status& status) {
   } else if (code == grpc::RESOURCE_EXHAUSTED) {
     answer_.outcome = Outcome::kRateLimited;
   } else if (code == grpc::UNAVAILABLE && !status.error_details().empty()) {
-    answer_.outcome = Outcome::kUnavailable;  // the server says so; without details nobody is there
+    // The server says so; without details the server is unreachable.
+    answer_.outcome = Outcome::kUnavailable;
   }
 }
 

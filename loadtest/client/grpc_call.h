@@ -1,4 +1,4 @@
-// One Generate call: reads its events, and what they say becomes an Answer.
+// One Generate call: reads its events into an Answer.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,8 +16,8 @@ namespace thermocline::loadtest {
 
 namespace v1 = thermocline::v1;
 
-// gRPC's threads call the reactions. That to the header may run beside that to the first event, and
-// touches the time of the header alone; the others run one after the other. The answer is handed to
+// gRPC's threads call the reactions. The header's may run concurrently with the first event's, and
+// touches only the time of the header; the others run one after the other. The answer is passed to
 // the I/O thread at the end. Owns itself until then.
 class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
                        public std::enable_shared_from_this<GrpcCall> {
@@ -31,9 +31,9 @@ class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
   GrpcCall(boost::asio::io_context& io, Setup setup, const Request& request, double t_scheduled,
            Pulse& pulse, Client::Done done);
 
-  // The stub is borrowed until the end.
+  // Borrows the stub until the end.
   void Start(v1::Inference::Stub& stub);
-  // Any thread. The answer's outcome will be `outcome`.
+  // May be called on any thread. The answer's outcome will be `outcome`.
   void End(Outcome outcome);
 
   void OnReadInitialMetadataDone(bool ok) override;

@@ -19,7 +19,7 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> CredentialsOf(const GrpcOption
   return grpc::SslCredentials(tls);
 }
 
-// A connection of its own. `slow`: what the client has not read stays with the server.
+// Makes a separate connection. `slow`: a small window, so that unread data stays with the server.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const GrpcOptions& options, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
     bool slow) {
@@ -27,13 +27,13 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(16 << 20);
   if (slow) {
-    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 5);  // the least it takes
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 5);  // the minimum
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   }
   return grpc::CreateCustomChannel(options.url.authority(), credentials, arguments);
 }
 
-// Puts a fault into a message; gRPC has another one in place of HTTP's "not JSON".
+// Puts a fault into a message; kNotJson is replaced by a fault that gRPC can have.
 void SpoilMessage(Fault fault, v1::GenerateRequest& message) {
   switch (fault) {
     case Fault::kNone:
@@ -79,7 +79,7 @@ v1::GenerateRequest MessageOf(const Request& request, const GrpcOptions& options
   return message;
 }
 
-// Each request under way has a connection of its own, as each user has over HTTP.
+// Each running request has its own connection, as each user has over HTTP.
 class GrpcClient : public Client {
  public:
   GrpcClient(boost::asio::io_context& io, GrpcOptions options,

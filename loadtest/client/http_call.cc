@@ -41,7 +41,7 @@ void HttpCall::Connect() {
   wire_->Connect(target_.endpoints, [self = shared_from_this()](error_code error, std::size_t) {
     if (self->ended_) return;
     if (error) {
-      // Asio's word for a socket that could not be opened.
+      // Asio reports this error for a socket that could not be opened.
       const bool no_socket = error == asio::error::operation_aborted;
       return self->Finish(
           base::Unavailable("cannot connect to ", self->target_.options.url.authority(), ": ",
@@ -56,7 +56,7 @@ void HttpCall::Send() {
   wire_->Write(setup_.request, [self = shared_from_this()](error_code error, std::size_t) {
     if (self->ended_ || (error && self->TryAgain())) return;
     if (self->setup_.leave_when_sent) return self->End(base::Cancelled("the client left"));
-    self->Read();  // also after an error: a server may refuse a body before it has read it
+    self->Read();  // even after an error: a server may reject a body before it has read it
   });
 }
 
@@ -104,7 +104,7 @@ void HttpCall::Pause() {
 
 void HttpCall::Complete() {
   complete_ = true;
-  timeout_.expires_after(kCompletePatience);  // ends the wait that runs, without calling Finish
+  timeout_.expires_after(kCompletePatience);  // ends the current wait without calling Finish
   timeout_.async_wait([self = shared_from_this()](error_code error) {
     if (!error) self->Finish(OkStatus(), false);
   });

@@ -1,4 +1,4 @@
-// One HTTP request and its response, on a connection that may have served others before.
+// One HTTP request and its response, on a new or a reused connection.
 #pragma once
 
 #include <functional>
@@ -14,30 +14,30 @@
 
 namespace thermocline::loadtest {
 
-// I/O thread only. Lives until its end has been told.
+// I/O thread only. Lives until on_end has returned.
 class HttpCall : public std::enable_shared_from_this<HttpCall> {
  public:
   struct Events {
     std::function<void(const HttpParser&)> on_header;
     std::function<void(std::string_view)> on_body;
-    // Once, last. The wire, if another request can use it. Unavailable: no connection, or it broke;
-    // DeadlineExceeded; DataLoss: no HTTP; Cancelled: by End.
+    // Called once, last. The wire is passed if another request can use it. Unavailable: no
+    // connection, or it broke; DeadlineExceeded; DataLoss: malformed HTTP; Cancelled: by End.
     std::function<void(const Status&, std::shared_ptr<Wire>)> on_end;
   };
   struct Setup {
     std::string request = {};  // header and body
     double timeout_s = 0;      // from Start to the end
-    double read_pause_s = 0;   // between reads, which are small then
+    double read_pause_s = 0;   // between reads; above 0, reads are small
     bool leave_when_sent = false;
   };
 
   HttpCall(asio::io_context& io, const HttpTarget& target, Setup setup, Events events);
-  // `idle`: an open connection; nothing: a new one.
+  // `idle`: an open connection; nullptr: a new one.
   void Start(std::shared_ptr<Wire> idle);
-  // Leaves: the connection is closed, on_end gets `status`. Nothing if the call has ended.
+  // Disconnects; on_end gets `status`. Does nothing if the call has ended.
   void End(const Status& status) { Finish(status, false); }
-  // The response is complete for the caller; what follows of it has a moment to come, so that the
-  // connection can serve another request.
+  // The caller has the complete response; the rest of the stream gets a short time to arrive, so
+  // that the connection can be reused.
   void Complete();
 
  private:
@@ -47,7 +47,7 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   void OnRead(error_code error, std::size_t bytes);
   void Pause();
   void Deliver();
-  // The server may have closed an idle connection: one more attempt, on a new one.
+  // Retries once on a new connection, since the server may have closed an idle one.
   bool TryAgain();
   void Finish(const Status& status, bool reusable);
 

@@ -21,7 +21,7 @@ struct HttpClient::Exchange {
   OpenAiAnswer answer;
   std::shared_ptr<HttpCall> call = nullptr;
   const Done done;
-  const bool paused;  // its connection has a small window: no other request uses it
+  const bool paused;  // its connection has a small window and is not reused
   std::optional<Outcome> ended_as = std::nullopt;
 };
 

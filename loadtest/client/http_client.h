@@ -1,4 +1,4 @@
-// Requests over HTTP with server-sent events, to any server with OpenAI's API.
+// A client for HTTP with server-sent events, for any server with OpenAI's API.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class HttpClient : public Client {
     HttpTarget target;
     BodyOptions body;
     double timeout_s;
-    bool keep_alive = true;  // connections serve one request after the other
+    bool keep_alive = true;  // reuse connections
   };
   HttpClient(asio::io_context& io, Options options);
   ~HttpClient() override;
@@ -43,12 +43,12 @@ class HttpClient : public Client {
   std::uint64_t next_ = 0;
 };
 
-// A whole response of at most a few MiB.
+// A complete response of at most a few MiB.
 struct HttpResponse {
   int status = 0;
   std::string body = {}, server = {};
 };
-// GET, waiting for it: before and after a run. Unavailable, DeadlineExceeded, DataLoss.
+// A blocking GET, for use before and after a run. Unavailable, DeadlineExceeded, DataLoss.
 Result<HttpResponse> Fetch(const HttpTarget& target, std::string_view path, double timeout_s);
 
 }  // namespace thermocline::loadtest

@@ -27,7 +27,7 @@ Status HttpParser::Feed(std::string_view bytes) {
     header_done_ = parser_->is_header_done();
     if (error == http::error::need_more) break;
     if (error) return base::DataLoss("not an HTTP response: ", error.message());
-    if (parser_->is_done() && status() / 100 == 1) {  // 100 Continue: the response comes after it
+    if (parser_->is_done() && status() / 100 == 1) {  // after 100 Continue, the response follows
       Begin();
       header_done_ = false;
     }

@@ -1,4 +1,4 @@
-// An HTTP/1.1 response, from bytes cut anywhere: its header, then its body without the framing.
+// Parses an HTTP/1.1 response from arbitrary pieces: its header, then its body without the framing.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace thermocline::loadtest {
 
-// A Beast body that reserves nothing, whatever Content-Length a server claims. The caller
-// takes the bytes out after each piece.
+// A Beast body that reserves no memory, whatever Content-Length a server claims. The caller takes
+// the bytes out after each piece.
 struct PassingBody {
   using value_type = std::string;
   class reader {  // NOLINT(readability-identifier-naming): Beast's name
@@ -50,9 +50,9 @@ class HttpParser {
  public:
   explicit HttpParser(std::uint64_t body_bytes_max = std::uint64_t{1} << 30);
 
-  // Parses what it can. DataLoss: this is no HTTP, or it breaks a limit.
+  // Parses as far as possible. DataLoss: this is not HTTP, or it exceeds a limit.
   Status Feed(std::string_view bytes);
-  // The connection has ended. DataLoss: in the middle of the response.
+  // Called when the connection has ended. DataLoss: in the middle of the response.
   Status End();
 
   bool header_done() const { return header_done_; }
@@ -61,7 +61,7 @@ class HttpParser {
   // Requires: header_done().
   int status() const { return parser_->get().result_int(); }
   std::string Field(std::string_view name) const;
-  // The bytes of the body since the last call.
+  // The body's bytes since the last call.
   std::string TakeBody() { return std::exchange(parser_->get().body(), {}); }
 
  private:
@@ -69,7 +69,7 @@ class HttpParser {
 
   const std::uint64_t body_bytes_max_;
   std::optional<boost::beast::http::response_parser<PassingBody>> parser_;
-  std::string pending_;  // not parsed yet: a header or the size of a chunk that is cut off
+  std::string pending_;  // an incomplete header or chunk size
   bool header_done_ = false;
 };
 

@@ -1,4 +1,4 @@
-// A resolved server: what every connection to it needs.
+// A resolved server, with all data that connections need.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace thermocline::loadtest {
 struct HttpOptions {
   Url url = {};
   std::string api_key = {};
-  std::string ca_file = {};  // in place of the system's authorities
+  std::string ca_file = {};  // replaces the system's certificate authorities
   bool verify = true;
 };
 
@@ -19,17 +19,17 @@ struct HttpTarget {
   HttpOptions options;
   Wire::Endpoints endpoints;
   std::shared_ptr<asio::ssl::context>
-      tls;  // shared: connections outlive the client; none without TLS
+      tls;  // shared, since connections outlive the client; nullptr without TLS
 
   WireOptions wire_options() const {
     return {.tls = tls.get(), .verify = options.verify, .host = options.url.host};
   }
 };
 
-// Unavailable: the host's name has no address. InvalidArgument: the file of authorities is not one.
+// Unavailable: the host's name has no address. InvalidArgument: the file of authorities is invalid.
 Result<HttpTarget> ResolveTarget(const HttpOptions& options);
 
-// The header of a request, with its empty line. `body_bytes` below 0: a request without a body.
+// The header of a request, with its empty line. `body_bytes` below 0: the request has no body.
 std::string RequestHeader(const HttpOptions& options, std::string_view method,
                           std::string_view path, std::int64_t body_bytes);
 

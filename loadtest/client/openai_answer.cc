@@ -31,7 +31,7 @@ OpenAiAnswer::OpenAiAnswer(const Request& request, double t_scheduled, double t_
 void OpenAiAnswer::OnHeader(double now, int status, std::string_view content_type) {
   answer_.t_header = now;
   answer_.status = status;
-  // Some servers send a stream without its type; none sends one as JSON or a page.
+  // Some servers omit the type of a stream, but none sends a stream as JSON or a page.
   is_stream_ = status == 200 && content_type.find("json") == std::string_view::npos &&
                content_type.find("html") == std::string_view::npos;
 }
@@ -74,7 +74,7 @@ void OpenAiAnswer::OnEvent(const std::string& data) {
 
 Answer OpenAiAnswer::Finish(double now, const Status& status) {
   if (is_stream_ && !complete()) sse_.End();
-  // The answer has ended where its last byte came; a failure when it was seen.
+  // An answer ends at the time of its last byte, a failure at the time of its detection.
   if (!(status.ok() && answer_.t_first_byte.has_value())) answer_.t_last = now;
   Judge(status);
   return std::move(answer_);

@@ -1,4 +1,4 @@
-// Reads an OpenAI stream as it comes: from pieces of a body and their times to an Answer.
+// Parses an OpenAI stream as it arrives: from pieces of a body and their times to an Answer.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ class OpenAiAnswer {
 
   void OnHeader(double now, int status, std::string_view content_type);
   void OnBody(double now, std::string_view bytes);
-  // Returns the answer as read until `now`. `status`: why the transport has ended.
+  // Returns the answer as received until `now`. `status`: the reason for the transport's end.
   Answer Finish(double now, const Status& status);
 
-  // The stream's last event has come: nothing of what follows matters.
+  // The stream's last event has arrived; later bytes are ignored.
   bool complete() const { return done_marker_ || !failure_.ok(); }
-  // The client is meant to leave here.
+  // True when the client is supposed to leave.
   bool wants_to_leave() const { return leaves_ && answer_.chunks >= leave_after_; }
   std::int64_t chunks() const { return answer_.chunks; }
 
@@ -40,7 +40,7 @@ class OpenAiAnswer {
   double now_ = 0;
   bool is_stream_ = false, done_marker_ = false;
   Status failure_;    // of the stream
-  std::string body_;  // the beginning of a body that is not an event stream
+  std::string body_;  // the start of a body that is not an event stream
 };
 
 }  // namespace thermocline::loadtest

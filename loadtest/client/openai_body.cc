@@ -12,7 +12,7 @@ Json MessagesJson(const std::vector<Message>& messages) {
   return list;
 }
 
-// A conversation as one text, for the route that knows no roles.
+// A conversation as one text, for the route without roles.
 std::string PromptOf(const std::vector<Message>& messages) {
   std::string prompt;
   for (const Message& message : messages)
@@ -28,8 +28,8 @@ void AddInput(const Request& request, Route route, Json& body) {
   }
 }
 
-// Replaces what makes the body a good one. kNotJson, kHugeNumber, kDeepNesting and kBadUtf8 are
-// texts that no Json holds.
+// Makes the body malformed. Json cannot hold kNotJson, kHugeNumber, kDeepNesting and kBadUtf8,
+// which are made as text.
 void Spoil(Fault fault, Route route, Json& body) {
   const char* input = route == Route::kChat ? "messages" : "prompt";
   if (fault == Fault::kNoInput) body.Set(input, nullptr);

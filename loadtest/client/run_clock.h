@@ -1,4 +1,4 @@
-// The time of a run: seconds since it began.
+// The clock of a run: seconds since its start.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Server-sent events: from bytes, cut anywhere, to the data of events.
+// Parses server-sent events: from arbitrary pieces of bytes to the data of events.
 //
 // Source: WHATWG HTML, "Server-sent events": lines end with LF, CR LF or CR; an event ends with an
 // empty line; lines that begin with a colon are comments.
@@ -15,13 +15,14 @@ namespace thermocline::loadtest {
 class SseParser {
  public:
   using OnEvent = std::function<void(const std::string& data)>;
-  // A line, and the data of an event, have at most `bytes_max` bytes.
+  // `bytes_max`: the limit of a line, and of the data of an event.
   explicit SseParser(OnEvent on_event, std::size_t bytes_max = 4u << 20)
       : on_event_(std::move(on_event)), bytes_max_(bytes_max) {}
 
-  // ResourceExhausted: a line or an event is too long; nothing is parsed any more.
+  // ResourceExhausted: a line or an event is too long; parsing stops.
   Status Feed(std::string_view bytes);
-  // The stream has ended: an event that lacks its empty line counts, too, since servers forget it.
+  // Called at the stream's end. An event without its empty line counts, too, since some servers
+  // omit it.
   void End();
 
  private:

@@ -11,7 +11,7 @@ std::string TextOf(const Json& json, std::string_view key) {
   return found != nullptr && found->is_string() ? found->as_string() : "";
 }
 
-// Above this a count is none: sums of them must not overflow.
+// Larger counts are ignored, since sums must not overflow.
 constexpr std::int64_t kCountMax = 1'000'000'000;
 
 std::optional<std::int64_t> CountOf(const Json& json, std::string_view key) {
@@ -21,10 +21,10 @@ std::optional<std::int64_t> CountOf(const Json& json, std::string_view key) {
   return found->as_int();
 }
 
-// Content and the reason of the end.
+// Reads the content and the finish reason.
 void ReadChoice(const Json& choice, StreamChunk& chunk) {
   if (const Json* delta = choice.Find("delta")) {
-    // Reasoning is generated text, too; servers disagree on its name.
+    // Reasoning is generated text, too; servers use several names for it.
     for (const char* key : {"content", "reasoning_content", "reasoning", "refusal"})
       chunk.text += TextOf(*delta, key);
     const Json* calls = delta->Find("tool_calls");
@@ -48,7 +48,7 @@ std::string MessageOf(const Json& error) {
   return message.empty() ? error.Dump() : message;
 }
 
-// As text of one line for people.
+// The text as one printable line.
 std::string Printable(std::string_view text) {
   std::string out = base::ReplaceInvalidUtf8(base::Shorten(text, kErrorBytesMax));
   for (char& c : out) {

@@ -1,4 +1,4 @@
-// One event of an OpenAI stream, as far as a load test looks at it.
+// One event of an OpenAI stream, with the fields that a load test needs.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace thermocline::loadtest {
 
 struct StreamChunk {
-  bool parsed = false;  // it is JSON of a known shape
-  bool content =
-      false;  // it carries generated text, reasoning or a tool call; the role alone is none
+  bool parsed = false;  // it is JSON of a known form
+  // It has generated text, reasoning or a tool call, not only the role.
+  bool content = false;
   std::string text = {};
   std::string finish_reason = {}, error = {};
   std::optional<std::int64_t> prompt_tokens = {}, output_tokens = {}, cached_tokens = {};
@@ -21,7 +21,7 @@ struct StreamChunk {
 // absent.
 StreamChunk ParseStreamChunk(std::string_view data);
 
-// Returns the message in the body of an error: OpenAI's message, else the text itself, shortened.
+// Returns the message in an error's body: OpenAI's message, else the text itself, shortened.
 std::string ErrorText(std::string_view body);
 
 }  // namespace thermocline::loadtest

@@ -15,7 +15,7 @@ bool IsVisible(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7F'; });
 }
 
-// "host:port", "[::1]:port", "host".
+// Parses "host:port", "[::1]:port", or "host".
 Status ParseAuthority(std::string_view text, std::string_view authority, Url& url) {
   std::string_view port;
   if (authority.starts_with('[')) {

@@ -1,4 +1,4 @@
-// A connection over TCP, with or without TLS.
+// A TCP connection, with or without TLS.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 struct WireOptions {
-  asio::ssl::context* tls = nullptr;  // none: plain TCP
-  bool verify = true;                 // the certificate and its name
+  asio::ssl::context* tls = nullptr;  // nullptr: plain TCP
+  bool verify = true;                 // verify the certificate and its name
   std::string host = {};              // for SNI and the certificate
-  int receive_buffer_bytes = 0;       // 0: the system's
+  int receive_buffer_bytes = 0;       // 0 = the system's
 };
 
 // I/O thread only. Handlers may own the wire.
@@ -35,11 +35,11 @@ class Wire {
   Wire(asio::io_context& io, const WireOptions& options);
   // TCP and TLS handshakes; `handler` gets 0 bytes.
   void Connect(const Endpoints& endpoints, Handler handler);
-  // All of `bytes`, which the caller keeps until the handler is called.
+  // Writes all of `bytes`, which must stay valid until the handler is called.
   void Write(std::string_view bytes, Handler handler);
-  // Reads the bytes that are there, at least one, into `buffer`.
+  // Reads the available bytes, at least one, into `buffer`.
   void ReadSome(std::span<char> buffer, Handler handler);
-  // At once: what is under way ends with an error.
+  // Closes at once; pending operations end with an error.
   void Close();
 
  private:

@@ -10,8 +10,8 @@
 
 namespace thermocline::loadtest {
 
-// The latencies of one answer, in seconds. t0 is the scheduled time in open loop, the time of
-// sending in closed loop.
+// The latencies of one answer, in seconds. t0 is the scheduled time in an open loop, the time of
+// sending in a closed loop.
 struct Latencies {
   double queue = 0;               // t_sent - t_scheduled
   std::optional<double> ttft;     // t_first_content - t0
@@ -21,7 +21,7 @@ struct Latencies {
 };
 Latencies LatenciesOf(const Answer& answer, bool open_loop);
 
-// A measure: its name in SLOs and JSON, how it is computed.
+// A latency measure: its name in SLOs and JSON, its title, and its formula.
 struct Measure {
   const char* name;
   const char* title;
@@ -37,16 +37,16 @@ inline constexpr Measure kMeasures[kNumMeasures] = {
 };
 
 struct Figures {
-  std::array<Samples, kNumMeasures> latency;  // of good answers; queue: of all that were sent
+  std::array<Samples, kNumMeasures> latency;  // of good answers; queue: of all sent requests
   std::array<std::int64_t, kNumOutcomes> outcomes{};
   std::int64_t requests = 0, chunks = 0, without_usage = 0;
-  // Sums over all answers, ended early or not.
+  // Sums over all answers, including those that ended early.
   std::int64_t prompt_tokens = 0, output_tokens = 0, cached_tokens = 0;
   std::int64_t good = 0;  // ok, and within the limits of goodput
 
   void Add(const Answer& answer, const Latencies& latencies, bool is_good);
   std::int64_t count(Outcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
-  // Returns the number of failures: errors, timeouts, refusals for want of room.
+  // Returns the number of failures: errors, timeouts, and rejections for lack of capacity.
   std::int64_t failed() const;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kReadingsMax = 4000;
 
-// "VmRSS:	   1234 kB" as bytes.
+// Parses "VmRSS:     1234 kB" into bytes.
 std::optional<double> KibibytesOf(std::string_view text, std::string_view key) {
   const std::size_t at = text.find(key);
   if (at == std::string_view::npos) return std::nullopt;

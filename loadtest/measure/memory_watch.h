@@ -1,4 +1,4 @@
-// The memory of a local server while it is under load, and whether it grows.
+// Watches the memory of a local server under load, and detects growth.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace thermocline::loadtest {
 
-// Resident and swapped bytes: what is resident alone hides a leak that was swapped out.
+// Resident and swapped bytes; resident bytes alone would hide a leak that was swapped out.
 struct ProcessMemory {
   double rss_bytes = 0, swap_bytes = 0;
 };
 // Reads /proc/PID/status. NotFound: there is no such process.
 Result<ProcessMemory> ReadProcessMemory(int pid);
-// Parses such a file's text; nothing without VmRSS.
+// Parses such a file's text; nullopt without VmRSS.
 std::optional<ProcessMemory> ParseProcessStatus(std::string_view text);
 
 class MemoryWatch {
@@ -25,12 +25,13 @@ class MemoryWatch {
     double time = 0;  // seconds
     ProcessMemory memory;
   };
-  // At most every second, and less often in a long run, so that the readings are bounded.
+  // Adds a reading. Keeps at most one per second, and fewer in a long run, so that memory is
+  // bounded.
   void Add(double time, const ProcessMemory& memory);
 
   const std::vector<Reading>& readings() const { return readings_; }
-  // Least squares of RSS + swap over the last three quarters of the time: at first caches fill.
-  // Nothing with less than four readings there.
+  // The least-squares slope of RSS + swap over the last three quarters of the time, since caches
+  // fill at first. nullopt with less than four readings there.
   std::optional<double> slope_bytes_per_hour() const;
   Json ToJson() const;  // null without readings
 

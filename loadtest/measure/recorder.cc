@@ -15,7 +15,7 @@ Result<std::unique_ptr<RawLog>> RawLog::Create(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr)
     return base::Unavailable("--raw ", path, ": it cannot be written: ", std::strerror(errno));
-  std::setvbuf(file, nullptr, _IOLBF, 1u << 16);  // whole lines, as they come
+  std::setvbuf(file, nullptr, _IOLBF, 1u << 16);  // line-buffered, so that lines are complete
   return std::unique_ptr<RawLog>(new RawLog(path, file));
 }
 

@@ -1,4 +1,4 @@
-// Keeps what came of the requests: statistics in bounded memory, each answer in the raw log.
+// Records the answers: statistics in bounded memory, and each answer in the raw log.
 #pragma once
 
 #include <cstdio>
@@ -12,14 +12,14 @@
 
 namespace thermocline::loadtest {
 
-// A line of JSON for each answer, written as it comes.
+// A JSON line for each answer, written as it arrives.
 class RawLog {
  public:
   static Result<std::unique_ptr<RawLog>> Create(const std::string& path);
   ~RawLog();
   RawLog(const RawLog&) = delete;
   RawLog& operator=(const RawLog&) = delete;
-  // `label`: of the run, where there are several.
+  // `label`: the run's, if there are several.
   void Write(const Answer& answer, const std::string& label);
   // Unavailable: a line could not be written.
   Status Close();
@@ -38,7 +38,7 @@ struct AnswerDot {
 
 class Recorder {
  public:
-  // `raw`: borrowed, or none.
+  // `raw`: borrowed, or nullptr.
   Recorder(bool open_loop, GoodLimits limits, RawLog* raw, std::string label)
       : open_loop_(open_loop), limits_(std::move(limits)), raw_(raw), label_(std::move(label)) {}
 
@@ -51,7 +51,7 @@ class Recorder {
   const Timeline& timeline() const { return timeline_; }
   const std::vector<AnswerDot>& dots() const { return dots_; }
   const GoodLimits& limits() const { return limits_; }
-  // From the first scheduled time to the last end.
+  // The time from the first scheduled request to the last end.
   double elapsed_s() const { return all_.requests == 0 ? 0 : last_ - first_; }
 
  private:
@@ -63,7 +63,7 @@ class Recorder {
   const std::string label_;
   Figures all_;
   std::map<std::string, Figures> kinds_;
-  std::map<std::string, std::int64_t> errors_;  // message -> how often; the first kErrorsMax
+  std::map<std::string, std::int64_t> errors_;  // message -> count; the first kErrorsMax
   Timeline timeline_;
   std::vector<AnswerDot> dots_;  // a uniform sample
   std::uint64_t dots_seen_ = 0;

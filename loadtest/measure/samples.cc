@@ -22,7 +22,7 @@ void Samples::Add(double value) {
   if (kept_.size() < kept_max_) {
     in_order_ = false;
     kept_.push_back(value);
-    // Which values are kept does not depend on their order, so it may have been sorted meanwhile.
+    // The choice of kept values does not depend on their order, so they may be sorted at any time.
   } else if (const std::uint64_t place = random_.Below(count_); place < kept_max_) {
     in_order_ = false;
     kept_[place] = value;

@@ -1,5 +1,5 @@
-// Many measurements of one thing, in bounded memory: count, mean, standard deviation, smallest and
-// largest are exact; percentiles are exact up to a number of values, then those of a uniform
+// Many measurements of one quantity, in bounded memory: count, mean, standard deviation, minimum
+// and maximum are exact; percentiles are exact up to a number of values, then those of a uniform
 // sample.
 //
 // Source: reservoir sampling, algorithm R (Vitter, 1985); the running variance of Welford (1962).
@@ -14,8 +14,8 @@
 
 namespace thermocline::loadtest {
 
-// `q` from 0 to 100. Linear between the two nearest ranks, as NumPy's default. Requires: sorted,
-// not empty.
+// The percentile `q`, from 0 to 100, interpolated linearly between the two nearest ranks, as in
+// NumPy. Requires: sorted, not empty.
 double Percentile(std::span<const double> sorted, double q);
 
 class Samples {
@@ -33,7 +33,7 @@ class Samples {
   double min() const { return min_; }
   double max() const { return max_; }
   double Percentile(double q) const;
-  // The kept samples, in order of size.
+  // The kept samples in ascending order.
   const std::vector<double>& sorted() const;
 
   // {"count", "mean", "std", "min", "p50", "p90", "p95", "p99", "p99.9", "max"}; null without

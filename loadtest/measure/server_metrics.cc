@@ -5,7 +5,7 @@
 namespace thermocline::loadtest {
 namespace {
 
-// Counters and gauges that Thermocline and vLLM name alike.
+// Counters and gauges that have the same names in Thermocline and vLLM.
 constexpr std::string_view kCounters[] = {"prompt_tokens_total",
                                           "generation_tokens_total",
                                           "prefix_cache_queries_total",
@@ -18,7 +18,7 @@ constexpr std::string_view kCounters[] = {"prompt_tokens_total",
 constexpr std::string_view kGauges[] = {"num_requests_running", "num_requests_waiting"};
 constexpr std::string_view kEnergy = "energy_joules_total";
 
-// The name without the prefix of the server.
+// The metric's name without the server's prefix.
 std::string_view KnownName(std::string_view full) {
   for (const char separator : {'_', ':'}) {
     const std::size_t at = full.find(separator);

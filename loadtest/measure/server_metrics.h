@@ -1,4 +1,4 @@
-// The server's counters, from its Prometheus page before and after a run.
+// The server's counters, from its Prometheus metrics before and after a run.
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 
 namespace thermocline::loadtest {
 
-// Values by name; a name's samples are added up, but energy is kept by its label `rail`. The names
-// lack what stands before them ("thermocline_", "vllm:"). Lines that are none are passed over.
+// Values by name, without the prefix ("thermocline_", "vllm:"). A name's samples are summed, except
+// energy, which is kept by its label `rail`. Malformed lines are skipped.
 using MetricValues = std::map<std::string, double>;
 MetricValues ParseMetrics(std::string_view page);
 
-// Returns the increase over the run: counters that both pages have, and figures derived from them:
-// cache_hit_ratio, draft_acceptance, joules_per_token by rail. Null if `after` has nothing we know.
+// Returns the increase over the run: counters that both pages have, and values derived from them:
+// cache_hit_ratio, draft_acceptance, joules_per_token by rail. Null if `after` has no known metric.
 Json MetricsDelta(const MetricValues& before, const MetricValues& after);
 
-// Requests that the server still has, begun or waiting; nothing if it does not say.
+// Running and waiting requests of the server; nullopt if it does not report them.
 std::optional<double> RequestsLeft(const MetricValues& values);
 
 }  // namespace thermocline::loadtest

@@ -18,7 +18,7 @@ std::optional<MeasureIndex> MeasureOf(std::string_view name) {
   return std::nullopt;
 }
 
-// mean, min, max, or the q of "p99.9".
+// True for mean, min, max, and percentiles such as "p99.9".
 bool IsStatistic(std::string_view text) {
   if (text == "mean" || text == "min" || text == "max") return true;
   if (!text.starts_with('p')) return false;
@@ -56,7 +56,7 @@ struct Comparison {
   bool below;
 };
 
-// "left<right" and "left>right"; "<=" means the same as "<".
+// Splits "left<right" or "left>right"; "<=" means the same as "<".
 std::optional<Comparison> SplitComparison(std::string_view term) {
   const std::size_t at = term.find_first_of("<>");
   if (at == std::string_view::npos) return std::nullopt;

@@ -33,7 +33,7 @@ void Timeline::Add(const Answer& answer) {
     end.failed += 1;
   }
   if (answer.t_chunks.empty()) return;
-  // A chunk may hold several tokens: the answer's are spread over its chunks.
+  // A chunk may hold several tokens, so the answer's tokens are spread evenly over its chunks.
   const double tokens =
       static_cast<double>(answer.tokens()) / static_cast<double>(answer.t_chunks.size());
   for (const double time : answer.t_chunks) At(time).tokens += tokens;

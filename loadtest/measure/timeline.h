@@ -1,5 +1,5 @@
-// The timeline of a run: tokens, requests and errors by the second, for plots. Bounded: when a run
-// gets long, two neighbours become one.
+// The timeline of a run: tokens, requests and errors per second, for plots. Bounded: in a long run,
+// two neighboring intervals are merged.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ class Timeline {
  public:
   struct Bin {
     double tokens = 0, started = 0, ok = 0, failed = 0;
-    double in_flight = 0;  // the most at a tick
-    double rss_bytes = 0;  // the last
+    double in_flight = 0;  // the maximum at a tick
+    double rss_bytes = 0;  // the last reading
   };
   void Add(const Answer& answer);
   void SetInFlight(double now, int in_flight);

@@ -20,7 +20,7 @@ constexpr const char* kFooter =
     "Example: thermocline-load http://127.0.0.1:8080 --concurrency 4 --duration 30s --slo "
     "'ttft:p95<1s,errors<1%' --report load.html";
 
-// The text goes nowhere: Given reads it.
+// The parsed text is dropped, because Given reads it.
 CLI::Option* Add(const LoadOption& option, CLI::App& app) {
   const std::string help = option.Described();
   if (option.is_flag()) return app.add_flag(option.names, help);

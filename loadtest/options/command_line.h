@@ -7,8 +7,8 @@ namespace thermocline::loadtest {
 
 inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2;
 
-// The options, or the exit status where there is nothing to run: help was printed, or what is
-// wrong. Files that options name are read.
+// The options, or the exit status if there is no run because help or an error was printed. Files
+// named by options are read.
 struct ParsedLine {
   LoadOptions options = {};
   std::optional<int> exit = {};

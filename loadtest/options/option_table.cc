@@ -20,13 +20,13 @@ OptionRule NeedsMultiTurn(const LoadOptions& o) {
 OptionRule NeedsPid(const LoadOptions& o) {
   return {"needs --pid", [&o] { return o.pid > 0; }};
 }
-// Two workloads make prompts of their own lengths.
+// Two workloads choose the lengths of their prompts themselves.
 OptionRule NeedsOtherWorkload(const LoadOptions& o, const char* why) {
   return {why,
           [&o] { return o.workload.kind != kMultiTurn && o.workload.kind != kLongBesideShort; }};
 }
 
-// --api stands before the URL: reading the URL depends on it. So does --sweep before its steps.
+// --api precedes the URL, whose parsing depends on it. So does --sweep its steps.
 Rows ServerRows(LoadOptions& o) {
   return {
       {"--api", Choice(o.api, kApiNames), "the server's protocol"},

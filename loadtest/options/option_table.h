@@ -1,6 +1,5 @@
-// The one table of the load tester's options: names, what a value may be, what it goes with, help.
-// A new option is a member of LoadOptions and a row here; parsing, checks and --help are made from
-// the row.
+// The one table of the load tester's options: names, allowed values, rules, help. A new option is a
+// member of LoadOptions and a row here; parsing, checks and --help are made from the row.
 #pragma once
 
 #include <functional>
@@ -12,20 +11,20 @@
 
 namespace thermocline::loadtest {
 
-// A condition that an option needs where it is given. It is asked once all values are read.
+// A condition of an option that is given, checked when all values are read.
 struct OptionRule {
-  const char* why;  // the error behind the option's name: "needs --rate"
+  const char* why;  // the error after the option's name: "needs --rate"
   std::function<bool()> holds;
 };
 
 struct LoadOption {
-  const char* names;  // "-r,--rate"; without a dash, the argument that every run needs
+  const char* names;  // "-r,--rate"; without a dash, the required argument
   OptionValue value;
   const char* help;
-  const char* otherwise = "";              // the default in words, behind value.shown
-  std::vector<const char*> excludes = {};  // options that must not be given with it
+  const char* otherwise = "";              // the default in words, after value.shown
+  std::vector<const char*> excludes = {};  // options that contradict it
   std::vector<OptionRule> rules = {};
-  bool secret = false;     // reports do not repeat it
+  bool secret = false;     // omitted from reports
   const char* group = "";  // the heading in --help
 
   // The long name, "--rate".

@@ -7,12 +7,12 @@
 namespace thermocline::loadtest {
 namespace {
 
-// A number of an option, or an optional one.
+// A numeric option; its target may be an optional.
 template <typename T, typename Target>
 OptionValue Number(Target& target, const char* kind, const char* type, T min, T max) {
   const auto parse = [=](std::string_view name, const std::string& text) -> Result<T> {
     const auto value = base::ParseNumber<T>(text);
-    if (value.has_value() && *value >= min && *value <= max) return *value;  // NaN is not
+    if (value.has_value() && *value >= min && *value <= max) return *value;  // false for NaN
     return BadValue(name, text, StrCat(kind, " from ", min, " to ", max));
   };
   OptionValue value = Parsed(target, parse);
@@ -23,7 +23,7 @@ OptionValue Number(Target& target, const char* kind, const char* type, T min, T 
   return value;
 }
 
-// "200ms", "10s".
+// A duration as text: "200ms", "10s".
 std::string SecondsText(double seconds) {
   return seconds > 0 && seconds < 1 ? StrCat(seconds * 1e3, "ms")
                                     : StrCat(seconds, seconds > 0 ? "s" : "");

@@ -1,4 +1,4 @@
-// The value of an option: where it goes, what it may be, how --help shows it.
+// The value of an option: its target, its allowed values, its text in --help.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,19 @@
 namespace thermocline::loadtest {
 
 struct OptionValue {
-  // Takes the value that `text` says. InvalidArgument names the option, the text and what was
-  // expected.
+  // Sets the target from `text`. InvalidArgument names the option, the text and the expected value.
   std::function<Status(std::string_view name, const std::string& text)> set;
   std::string type = "TEXT";  // in --help; "" = a flag, which takes no text
-  std::string shown = {};     // the target's value when this is made, as `set` reads it; "" = none
+  std::string shown = {};  // the target's initial value, in the form that `set` parses; "" = none
 };
 
-// "NAME 'TEXT': expected EXPECTED".
+// The error "NAME 'TEXT': expected EXPECTED".
 Status BadValue(std::string_view name, std::string_view text, std::string_view expected);
 
 inline constexpr double kTimeMaxS = 366.0 * 24 * 3600;
 
 // The kinds of values; ranges are inclusive. `target` is borrowed. A target outside its range
-// has no value yet.
+// counts as unset.
 OptionValue Whole(int& target, int min, int max);
 OptionValue Whole(std::uint64_t& target, std::uint64_t min, std::uint64_t max);
 OptionValue Whole(std::optional<std::uint64_t>& target, std::uint64_t min, std::uint64_t max);
@@ -38,7 +37,7 @@ OptionValue Seconds(double& target, double min);
 OptionValue Tokens(TokenRange& target, int min);
 OptionValue Text(std::string& target);
 OptionValue Flag(bool& target, bool value = true);
-// A value that `parse` makes of the option's name and its text.
+// A value that `parse` makes from the option's name and its text.
 template <typename Target, typename Parse>
 OptionValue Parsed(Target& target, Parse parse) {
   return {.set = [&target, parse](std::string_view name, const std::string& text) -> Status {
@@ -47,13 +46,13 @@ OptionValue Parsed(Target& target, Parse parse) {
   }};
 }
 
-// The place of `text` among `names`.
+// The index of `text` in `names`.
 Result<int> ParseChoice(std::string_view name, const std::string& text,
                         std::span<const std::string_view> names);
-// "chat|completions".
+// The names as "chat|completions".
 std::string Alternatives(std::span<const std::string_view> names);
 
-// An enum, or an optional one, by the names of its values 0, 1, ...
+// An enum, or an optional one, whose values 0, 1, ... have these names.
 template <typename Enum, typename Target>
 OptionValue ChoiceInto(Target& target, std::span<const std::string_view> names) {
   const auto parse = [names](std::string_view name, const std::string& text) -> Result<Enum> {

@@ -1,4 +1,4 @@
-// The options of `thermocline-load`, as the runs read them. option_table.h has their names.
+// The parsed options of `thermocline-load`. option_table.h has their names.
 #pragma once
 
 #include <array>
@@ -42,17 +42,17 @@ struct LoadOptions {
   int warmup = 0, in_flight_max = 1024;
   WorkloadOptions workload = {};
   std::optional<SweepOver> sweep = {};
-  std::vector<double> sweep_steps = {};  // empty: doubled until the knee is behind
+  std::vector<double> sweep_steps = {};  // empty: double the load until it is beyond the knee
 
   // The limits, the watched process and the output.
   std::vector<SloTerm> slo = {};
   GoodLimits good = {};
   bool soak = false;
-  int pid = 0;                               // 0: no process is watched
+  int pid = 0;                               // 0 = no process is watched
   std::optional<double> rss_slope_max = {};  // bytes per hour
   std::string report_file = {}, raw_file = {};
   bool json = false;
-  std::vector<std::string> arguments = {};  // as given; the key is not among them
+  std::vector<std::string> arguments = {};  // as given, without the key
 
   bool open_loop() const { return rate > 0 || !workload.trace.empty(); }
 };

@@ -9,7 +9,7 @@ Status Contradiction(const std::string& name, std::string_view why) {
   return base::InvalidArgument(name, " ", why).WithField(name);
 }
 
-// The checks that come before any value is read.
+// Checks that need no values.
 Status CheckGiven(const LoadOption& option, const GivenOptions& given) {
   const std::string name = option.name();
   for (const char* other : option.excludes) {
@@ -27,7 +27,7 @@ Status CheckRules(const LoadOption& option) {
   return OkStatus();
 }
 
-// Reads the files that options name, and sets the defaults that depend on other options.
+// Reads the files that options name, and sets defaults that depend on other options.
 Status Complete(const GivenOptions& given, LoadOptions& o) {
   if (!o.dataset_file.empty()) {
     ASSIGN_OR_RETURN(o.workload.dataset, ReadDataset(o.dataset_file));

@@ -1,4 +1,4 @@
-// The options that a command line gives, read by the table and checked against each other.
+// Reads the options of a command line by the table, and checks them against each other.
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@
 
 namespace thermocline::loadtest {
 
-// The texts of the options that are given, by the table's names ("--rate"); of flags, any text.
+// The texts of the given options, by the table's names ("--rate"); for flags, any text.
 using GivenOptions = std::map<std::string, std::string>;
 
-// InvalidArgument names the option at fault and, of two that contradict each other, both. Files
-// that options name are read.
+// InvalidArgument names the option at fault or, if two contradict each other, both. Reads the files
+// that options name.
 Result<LoadOptions> ReadOptions(const GivenOptions& given);
 
 }  // namespace thermocline::loadtest

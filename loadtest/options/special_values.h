@@ -1,4 +1,4 @@
-// The values of single options: texts with a grammar of their own. `target` and `options` are
+// The values of single options that have a grammar of their own. `target` and `options` are
 // borrowed, as in option_value.h.
 #pragma once
 
@@ -7,22 +7,23 @@
 
 namespace thermocline::loadtest {
 
-// Into options.url. Reads options.api: an address of gRPC has no path.
+// Sets options.url. Uses options.api: a gRPC address has no path.
 OptionValue ServerUrl(LoadOptions& options);
-// Into options.sweep_steps: numbers with commas between them. Reads options.sweep: users are whole.
+// Sets options.sweep_steps from comma-separated numbers. Uses options.sweep: numbers of users are
+// integers.
 OptionValue SweepSteps(LoadOptions& options);
 
-// A URL, as it is written.
+// A URL, unparsed.
 OptionValue UrlText(std::string& target);
 OptionValue JsonObjectText(std::string& target);
 
-// An API key: itself, the first line of a file, the value of an environment variable. Visible ASCII
-// characters alone.
+// An API key: the key itself, the first line of a file, or the value of an environment variable. It
+// must consist of visible ASCII characters.
 OptionValue Key(std::string& target);
 OptionValue KeyOfFile(std::string& target);
 OptionValue KeyOfVariable(std::string& target);
 
-// --slo and --goodput, as slo.h reads them.
+// --slo and --goodput, parsed by slo.h.
 OptionValue Objectives(std::vector<SloTerm>& target);
 OptionValue Goodput(GoodLimits& target);
 

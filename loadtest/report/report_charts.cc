@@ -14,7 +14,7 @@ Axis OverPowers(std::string label) { return {.label = std::move(label), .log = t
 
 std::string Rendered(Chart chart) {
   constexpr double kHeight = 320;
-  constexpr std::size_t kColors = 6;  // of the page's style
+  constexpr std::size_t kColors = 6;  // in the page's style
   for (std::size_t i = 0; i < chart.series.size(); ++i)
     chart.series[i].color = StrCat("var(--c", i % kColors, ")");
   return charts::RenderInline(chart, kHeight);

@@ -1,4 +1,4 @@
-// The charts of the HTML page, as SVG in the page's colours (variables --c0, --c1, ... of its
+// The charts of the HTML page, as SVG in the page's colors (variables --c0, --c1, ... of its
 // style).
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace thermocline::loadtest {
 
-// A run over time and by percentile.
+// Charts of a run over time and by percentile.
 std::string RunCharts(const RunResult& run);
 
-// The throughput and the latencies at each load of a sweep.
+// Charts of throughput and latencies at each load of a sweep.
 std::string SweepCharts(const std::vector<RunResult>& runs);
 
 }  // namespace thermocline::loadtest

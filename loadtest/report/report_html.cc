@@ -1,4 +1,4 @@
-// The report as one HTML page.
+// Writes the report as one HTML page.
 #include <algorithm>
 
 #include "engine/charts/escape.h"

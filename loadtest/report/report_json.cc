@@ -1,4 +1,4 @@
-// The report as one JSON object, for scripts.
+// Writes the report as one JSON object.
 #include "loadtest/report/run_report.h"
 
 namespace thermocline::loadtest {

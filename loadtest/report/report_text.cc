@@ -1,4 +1,4 @@
-// The report for the terminal, and what it judges.
+// Writes the report for the terminal, and judges the runs.
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -8,7 +8,7 @@
 namespace thermocline::loadtest {
 namespace {
 
-// Appends as std::printf prints.
+// Appends in the format of std::printf.
 [[gnu::format(printf, 2, 3)]] void Print(std::string& out, const char* format, ...) {
   char line[512];
   va_list arguments;
@@ -96,7 +96,7 @@ void PrintRun(std::string& out, const RunReport& report, const RunResult& run) {
   PrintSlo(out, report, run);
 }
 
-// Two lines a step.
+// Prints two lines per step.
 void PrintSteps(std::string& out, const RunReport& report) {
   Print(out, "%12s %10s %12s %10s %10s %10s %8s\n",
         report.options.sweep == SweepOver::kRate ? "rate" : "concurrency", "req/s", "tokens/s",
@@ -115,7 +115,7 @@ void PrintSteps(std::string& out, const RunReport& report) {
   out += '\n';
 }
 
-// Why one run is a failure, if it is.
+// Adds the reasons why a run failed, if it did.
 void JudgeRun(const RunReport& report, const RunResult& run, std::vector<std::string>& failures) {
   const Figures& all = run.recorder->all();
   if (all.count(Outcome::kOk) == 0 && all.count(Outcome::kCancelled) == 0 &&
@@ -154,7 +154,7 @@ std::string HumanSeconds(double seconds) {
 
 void Judge(RunReport& report) {
   if (report.runs.empty()) return;
-  // The steps of a sweep beyond its knee may fail.
+  // Steps of a sweep beyond its knee may fail.
   const RunResult& run = report.main_run();
   JudgeRun(report, run, report.failures);
   for (const SloTerm& term : report.options.slo) {

@@ -1,5 +1,5 @@
-// The results of an invocation: the configuration, each run, the verdicts. The three reports
-// (terminal, JSON, HTML) show it.
+// The results of an invocation: the configuration, each run, the verdicts. The reports (terminal,
+// JSON, HTML) are made from it.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,14 @@ namespace thermocline::loadtest {
 
 // The check that the server had finished all requests after the last client left.
 struct IdleCheck {
-  double left = 0;  // requests that it still has
+  double left = 0;  // unfinished requests
   double waited_s = 0;
 };
 
 struct RunResult {
   std::string label = {};   // "concurrency 4"
   double load = 0;          // users, or requests per second
-  double began_unix_s = 0;  // the zero of its times
+  double began_unix_s = 0;  // zero of the run's times
   std::unique_ptr<Recorder> recorder = {};
   Throughput throughput = {};
   Json server = {};  // MetricsDelta, or null
@@ -31,7 +31,7 @@ struct RunResult {
   bool interrupted = false;
 };
 
-// The facts about the server known before the run.
+// Facts about the server, found before the run.
 struct ServerInfo {
   std::string model = {}, software = {};
   std::vector<std::string> notes = {};
@@ -43,29 +43,29 @@ struct RunReport {
   std::string host = {}, started = {};  // of this program; local time
   std::vector<RunResult> runs = {};
   std::optional<std::size_t> knee = {};  // of a sweep: the run with the highest goodput
-  // The reasons for exit status 1, for people; empty: done.
+  // The reasons for exit status 1, as text; empty: success.
   std::vector<std::string> failures = {};
 
   bool several() const { return options.sweep.has_value(); }
-  // The run whose SLO counts: the only one, or the knee.
+  // The run that the SLO judges: the only one, or the knee.
   const RunResult& main_run() const { return runs[knee.value_or(runs.size() - 1)]; }
 };
 
 // Fills `failures` from the runs.
 void Judge(RunReport& report);
 
-// The JSON object on stdout.
+// The JSON object for stdout.
 Json ReportJson(const RunReport& report);
 
 // Formats a measure: "12.3 ms", "1.20 s".
 std::string HumanSeconds(double seconds);
-// At most `digits` significant digits.
+// Formats a number with at most `digits` significant digits.
 std::string HumanNumber(double value, int digits = 4);
 
-// For the terminal.
+// The report for the terminal.
 std::string ReportText(const RunReport& report);
 
-// A page of its own: no script, nothing loaded from elsewhere. What servers said is escaped.
+// A self-contained page without scripts. Text from servers is escaped.
 std::string ReportHtml(const RunReport& report);
 
 // The program's configuration as JSON, without the key.

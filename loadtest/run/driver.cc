@@ -10,7 +10,7 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 constexpr std::chrono::milliseconds kTick{500};
-// A user whose request failed waits before the next one: a server that refuses is not flooded.
+// A user whose request failed waits before the next one, so that a rejecting server is not flooded.
 constexpr double kFailurePause = 0.1;
 
 bool Failed(Outcome outcome) {
@@ -76,7 +76,7 @@ void Driver::BeginUser() {
 }
 
 void Driver::NextArrival() {
-  // Due requests count, also if this program is late and the end is past.
+  // Due requests count even if this program is late and the end has passed.
   const std::optional<double> time = MayCount() ? shape_.arrivals->Next() : std::nullopt;
   if (!time.has_value() || *time >= shape_.duration_s) {
     arrivals_done_ = true;
@@ -160,7 +160,7 @@ void Driver::EndEarly(Outcome outcome) {
   arrivals_done_ = true;
   arrival_.cancel();
   for (const auto& timer : pauses_) timer->cancel();
-  // Requests that were scheduled and never sent have waited in vain.
+  // Requests that were scheduled and never sent count, too.
   for (const double t_scheduled : std::exchange(waiting_, {})) {
     Answer answer;
     answer.id = shape_.first_id + started_++;

@@ -1,4 +1,4 @@
-// Makes the load: begins requests when a user is free (closed loop) or when their time has come
+// Generates the load: starts requests when a user is free (closed loop) or at their scheduled time
 // (open loop), and waits for all answers.
 #pragma once
 
@@ -17,14 +17,14 @@
 
 namespace thermocline::loadtest {
 
-// Either `users` or `arrivals`.
+// The load: either `users` or `arrivals`.
 struct LoadShape {
-  int users = 0;                       // closed loop: requests at once
+  int users = 0;                       // closed loop: concurrent requests
   ArrivalProcess* arrivals = nullptr;  // open loop
-  int in_flight_max = 1024;            // open loop: more than these wait here, their clock running
-  double duration_s = 0;               // no request begins later
+  int in_flight_max = 1024;  // open loop: further requests wait here, and their time counts
+  double duration_s = 0;     // no request starts later
   std::optional<std::uint64_t> requests_max = {};
-  double drain_s = 0;  // after duration_s, for answers under way; what is left then is a timeout
+  double drain_s = 0;  // after duration_s, for running answers; later ones are timeouts
   std::uint64_t first_id = 0;
 };
 
@@ -46,8 +46,8 @@ class Driver {
   Driver(boost::asio::io_context& io, Client& client, Workload& workload, const LoadShape& shape,
          Listener listener);
 
-  // Until the last answer. SIGINT and SIGTERM end the run early; what was under way counts as
-  // cancelled.
+  // Returns after the last answer. SIGINT and SIGTERM end the run early; running requests then
+  // count as cancelled.
   void Run();
 
   std::uint64_t started() const { return started_; }
@@ -55,8 +55,8 @@ class Driver {
 
  private:
   bool closed() const { return shape_.arrivals == nullptr; }
-  bool MayCount() const;  // another request, by their number
-  bool MayBegin() const;  // and by the time
+  bool MayCount() const;  // the limit on requests allows another one
+  bool MayBegin() const;  // and so does the time
   void Begin();
   void BeginUser();
   void NextArrival();

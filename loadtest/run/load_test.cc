@@ -15,7 +15,7 @@
 namespace thermocline::loadtest {
 namespace {
 
-constexpr std::uint64_t kWarmupId = std::uint64_t{1} << 40;  // no measured request has it
+constexpr std::uint64_t kWarmupId = std::uint64_t{1} << 40;  // above all measured requests' ids
 
 std::string HostName() {
   char name[256] = {};
@@ -62,7 +62,7 @@ class LoadTest {
     if (!options().raw_file.empty()) {
       ASSIGN_OR_RETURN(raw_, RawLog::Create(options().raw_file));
     }
-    // A report that cannot be written is told before the run, not hours later.
+    // Checks that the report can be written before the run, not hours later.
     if (!options().report_file.empty())
       RETURN_IF_ERROR(base::FileWriter::Create(options().report_file).status());
     RETURN_IF_ERROR(options().api == Api::kHttp ? ConnectHttp() : ConnectGrpc());
@@ -84,7 +84,7 @@ class LoadTest {
     };
     if (!options().report_file.empty())
       RETURN_IF_ERROR(base::CheckReplaceable(options().report_file, page).Annotate("--report"));
-    // A device or a pipe loses nothing: it is written as it is.
+    // Devices and pipes are written without this check, since no data can be lost.
     if (options().raw_file.empty() || !std::filesystem::is_regular_file(options().raw_file))
       return OkStatus();
     const base::OutputKind log{"a log of requests", is_log};
@@ -121,7 +121,7 @@ class LoadTest {
     return OkStatus();
   }
 
-  // Finds the server's metrics: --metrics-url, else beside an HTTP API.
+  // Finds the server's metrics: --metrics-url, else the HTTP server's own.
   Status FindMetrics() {
     const LoadOptions& o = options();
     if (o.metrics_url.empty() && o.api == Api::kGrpc) return OkStatus();
@@ -129,7 +129,7 @@ class LoadTest {
     metrics_path_ = RootPath(o.url, "metrics");
     if (!o.metrics_url.empty()) {
       ASSIGN_OR_RETURN(http.url, ParseUrl(o.metrics_url));
-      // The key is for the server under test, not for another, nor for who listens on the way.
+      // The key is sent only to the server under test: not to another origin, nor in the clear.
       if (http.url.origin() != o.url.origin()) http.api_key.clear();
       metrics_path_ = http.url.path.empty() ? "/metrics" : http.url.path;
     }

@@ -1,12 +1,12 @@
-// A whole invocation: the client, the questions before, the runs, what the server says afterwards.
+// A complete invocation: the client, the probes, the runs, and the server's metrics afterwards.
 #pragma once
 
 #include "loadtest/report/run_report.h"
 
 namespace thermocline::loadtest {
 
-// Unavailable: the server cannot be reached; else what is wrong with files and options. What the
-// server does wrong later is in the report.
+// Unavailable: the server cannot be reached; other errors are about files and options. Later faults
+// of the server are in the report.
 Result<RunReport> RunLoadTest(const LoadOptions& options);
 
 }  // namespace thermocline::loadtest

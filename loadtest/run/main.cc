@@ -1,4 +1,4 @@
-// `thermocline-load`: measures what the clients of a server see.
+// `thermocline-load`: measures a server's performance as its clients see it.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@ using namespace thermocline::loadtest;  // NOLINT: this file is only the order o
 
 namespace {
 
-// As many files as the system lets this process have.
+// Raises the limit on open files to the hard limit.
 void AllowManyConnections() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;

@@ -6,10 +6,10 @@ namespace thermocline::loadtest {
 namespace {
 
 constexpr double kFetchTimeout = 10;
-// Far from the ids of measured requests, so that their prompts differ.
+// Different from the ids of measured requests, so that the prompts differ.
 constexpr std::uint64_t kProbeId = std::uint64_t{1} << 50;
 
-// Seconds of silence between two looks.
+// The interval between checks for idleness, and the limit in seconds.
 constexpr std::chrono::milliseconds kIdlePoll{50};
 constexpr double kIdlePatience = 10;
 
@@ -54,7 +54,7 @@ Result<TokenScale> Calibrate(asio::io_context& io, Client& client, ServerInfo& i
     info.notes.push_back(StrCat("the first request failed: ", many.error));
     return scale;
   }
-  // A higher count cannot come from a tokenizer on 56 words.
+  // A tokenizer cannot make a higher count from 56 words.
   constexpr std::int64_t kPlausibleMax = 100'000;
   if (!few.prompt_tokens.has_value() || !many.prompt_tokens.has_value() ||
       *many.prompt_tokens <= *few.prompt_tokens || *many.prompt_tokens > kPlausibleMax) {

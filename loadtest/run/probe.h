@@ -1,4 +1,4 @@
-// Questions before a run: is the server there, what does it serve, how many tokens are our words?
+// Probes before a run: the server's availability, its model, and its tokens per word.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@ namespace thermocline::loadtest {
 // Sends one request and waits for its answer.
 Answer AskOnce(asio::io_context& io, Client& client, Request request);
 
-// Two short requests of known lengths tell the tokens of a word and of the template. Unavailable:
-// the server cannot be reached. Where a server sends no usage, or refuses, the scale stays as it is
-// and a note says so.
+// Measures the tokens per word and those of the template by two short requests of known lengths.
+// Unavailable: the server cannot be reached. If a server sends no usage, or rejects the requests,
+// the default scale is used and a note says so.
 Result<TokenScale> Calibrate(asio::io_context& io, Client& client, ServerInfo& info);
 
-// The first model of GET /v1/models, and the Server header; what is unknown stays empty.
+// The first model of GET /v1/models, and the Server header; unknown values stay empty.
 ServerInfo ReadModels(const HttpTarget& target);
 
-// The page of metrics; nothing without one.
+// The parsed metrics; nullopt without any.
 std::optional<MetricValues> Scrape(const HttpTarget& target, const std::string& path);
 
-// Waits until the server has no request any more, 10 s at most. Nothing: it does not say.
+// Waits until the server has no more requests, at most 10 s. nullopt: it does not report them.
 std::optional<IdleCheck> WaitUntilIdle(const HttpTarget& target, const std::string& path);
 
 }  // namespace thermocline::loadtest

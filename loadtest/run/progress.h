@@ -1,4 +1,4 @@
-// The line of live figures on stderr; only a terminal gets it.
+// The progress line on stderr, shown only on a terminal.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class Progress {
  public:
   Progress();
   ~Progress() { Clear(); }
-  // `label`: of the run, which ends after as many requests, or at `end_s`.
+  // `label`: the run's. The run ends after `requests`, or at `end_s`.
   void Show(const std::string& label, std::optional<std::uint64_t> requests, double end_s,
             const Pace& pace, const Pulse& pulse, const Recorder& recorder);
   void Clear();

@@ -1,4 +1,4 @@
-// The loads of a sweep, one after the other, until the server gives no more.
+// The loads of a sweep, in ascending order, until the throughput stops growing.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,15 @@
 namespace thermocline::loadtest {
 
 // The knee is the load with the highest gain: good requests per second, or output tokens per second
-// without limits for good ones. Where no steps are given the load doubles until two steps in a row
-// gain less than 5% over the best so far.
+// without limits for good ones. Without given steps the load doubles until two steps in a row gain
+// less than 5% over the best so far.
 class SweepPlan {
  public:
   SweepPlan(std::vector<double> steps, double first) : steps_(std::move(steps)), first_(first) {}
 
   std::optional<double> Next() const;
   void Add(double load, double gain);
-  // Returns the index of the knee among the added loads; nothing without any.
+  // Returns the index of the knee among the added loads; nullopt without any.
   std::optional<std::size_t> knee() const;
 
  private:

@@ -18,7 +18,7 @@ class Gamma : public ArrivalProcess {
   }
 
  private:
-  static constexpr std::uint64_t kStream = 0xA221;  // no request's
+  static constexpr std::uint64_t kStream = 0xA221;  // different from every request's
   const double scale_, shape_;
   double time_ = 0;
   Random random_;
@@ -53,7 +53,7 @@ std::optional<double> NumberOf(const Json& json, std::string_view key) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-// The first that is there, as a count of tokens; 0 without any.
+// The first of the two members that exists, as a count of tokens; 0 without either.
 int TokensOf(const Json& json, std::string_view name, std::string_view other) {
   const double tokens = NumberOf(json, name).value_or(NumberOf(json, other).value_or(0));
   return static_cast<int>(std::clamp(tokens, 0.0, 1e7));

@@ -1,4 +1,4 @@
-// Files of one JSON value a line: traces and data sets.
+// Reads files of one JSON value per line: traces and data sets.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 namespace thermocline::loadtest {
 
 // Calls `read` with each line that is not empty. InvalidArgument names the file and the line that
-// is no JSON or that `read` refuses; also a file without lines.
+// is not JSON or that `read` rejects; a file without lines is an error, too.
 Status ReadJsonLines(const std::string& path, const std::function<Status(const Json&)>& read);
 
 }  // namespace thermocline::loadtest

@@ -1,4 +1,4 @@
-// Random numbers that one seed repeats on every machine and standard library.
+// Random numbers that are the same for a seed on every machine and standard library.
 //
 // Source: xoshiro256** and splitmix64 by Blackman and Vigna; the gamma variate by Marsaglia and
 // Tsang, "A Simple Method for Generating Gamma Variables", 2000.
@@ -11,12 +11,12 @@ namespace thermocline::loadtest {
 
 class Random {
  public:
-  // `stream` tells sequences of one seed apart: those of request 7 do not depend on request 6.
+  // `stream` selects an independent sequence of the seed: request 7 does not depend on request 6.
   explicit Random(std::uint64_t seed, std::uint64_t stream = 0);
 
   std::uint64_t Next();
   double Uniform();  // [0, 1)
-  // 0 to `count` - 1. Requires: count > 0.
+  // A number from 0 to `count` - 1. Requires: count > 0.
   std::uint64_t Below(std::uint64_t count);
   double Exponential(double mean);
   double Normal();

@@ -5,7 +5,8 @@
 namespace thermocline::loadtest {
 namespace {
 
-// Requests of one turn; the kind of workload says what is odd about a share of them.
+// Requests of one turn; the kind of workload makes a share of them long, leaving, slow or
+// malformed.
 class SingleTurn : public Workload {
  public:
   explicit SingleTurn(const WorkloadOptions& options) : options_(options) {}
@@ -37,7 +38,7 @@ class SingleTurn : public Workload {
     const DatasetEntry& entry = options_.dataset[request.id % options_.dataset.size()];
     request.messages = entry.messages;
     if (entry.max_tokens > 0) request.max_tokens = entry.max_tokens;
-    // The second time through, another head: what was asked before is in the prefix cache.
+    // A repeated entry gets another start, because the server's prefix cache has the original.
     if (request.id >= options_.dataset.size()) {
       std::string& first = request.messages.front().content;
       first = RandomWords(random, 6) + " " + first;
@@ -50,7 +51,7 @@ class SingleTurn : public Workload {
         request.kind = odd ? "long" : "short";
         break;
       case WorkloadKind::kCancelStorm: {
-        // At any phase: in the queue, in prefill, in the middle of the answer.
+        // The client leaves in any phase: in the queue, in prefill, or during the answer.
         const int chunks = request.max_tokens > 0 ? request.max_tokens : 64;
         request.kind = odd ? "leaving" : "staying";
         if (odd)
@@ -75,8 +76,8 @@ class SingleTurn : public Workload {
   const WorkloadOptions options_;
 };
 
-// Conversations that share a system prompt. Each turn repeats what was said, so that a server with
-// a prefix cache computes only what is new.
+// Conversations that share a system prompt. Each turn repeats the conversation so far, so that a
+// server with a prefix cache computes only the new part.
 class MultiTurn : public Workload {
  public:
   explicit MultiTurn(const WorkloadOptions& options) : options_(options) {

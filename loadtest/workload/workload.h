@@ -1,4 +1,4 @@
-// The workload: requests one after the other, and those that follow an answer.
+// The workload: independent requests, and requests that follow an answer.
 #pragma once
 
 #include <array>
@@ -28,18 +28,18 @@ struct WorkloadOptions {
   std::uint64_t seed = 1;
   TokenRange prompt_tokens{.low = 64, .high = 64}, max_tokens{.low = 64, .high = 64};
   bool ignore_eos = false;
-  double share = 0.3;  // of the requests that are long, leave, read slowly or are malformed
+  double share = 0.3;  // share of requests that are long, leave, read slowly or are malformed
   TokenRange long_prompt_tokens{.low = 1024, .high = 1024};
-  double read_pause_s = 0.2;  // of slow readers
-  int turns = 4;              // of a conversation
+  double read_pause_s = 0.2;  // for slow readers
+  int turns = 4;              // per conversation
   int shared_prefix_tokens = 64;
-  double think_s = 0;  // mean pause before a next turn, exponentially distributed
+  double think_s = 0;  // mean pause before the next turn, exponentially distributed
   std::vector<DatasetEntry> dataset = {};  // empty: random words
-  std::vector<TraceEntry> trace = {};      // lengths of the n-th request, if it says them
+  std::vector<TraceEntry> trace = {};      // lengths of the n-th request, if given
   TokenScale scale = {};
 };
 
-// Requests depend on the seed and their number alone, not on the order or the speed of answers.
+// Requests depend only on the seed and their number, not on the order or speed of answers.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -47,9 +47,9 @@ class Workload {
 
   struct FollowUp {
     Request request;
-    double think_s = 0;  // between the answer and the request
+    double think_s = 0;  // between the answer and the next request
   };
-  // The next turn after an answer; nothing: the conversation is over.
+  // The next turn after an answer; nullopt: the conversation has ended.
   virtual std::optional<FollowUp> After(const Answer& /*answer*/, std::uint64_t /*id*/) {
     return std::nullopt;
   }

@@ -26,8 +26,8 @@ const char* TypeOf(int http_status) {
   }
 }
 
-// Claude Code compacts its conversation where a message begins with Anthropic's words for a prompt
-// that is too long.
+// Claude Code compacts its conversation if a message begins with Anthropic's text for a prompt that
+// is too long.
 std::string MessageOf(const protocol::ApiError& error) {
   const Json details = error.details;
   const Json *tokens = details.Find("n_prompt_tokens"), *context = details.Find("n_ctx");
@@ -43,7 +43,7 @@ Json ErrorJson(const protocol::ApiError& error, const std::string& request_id) {
   constexpr std::size_t kMessageBytesMax = 2048;
   Json::Object inner{{"type", TypeOf(error.http_status)},
                      {"message", base::Shorten(MessageOf(error), kMessageBytesMax)}};
-  // The SDK's tool runner goes on without threads where it reads this.
+  // With this error the SDK's tool runner continues without threads.
   if (error.param == "thread")
     inner.emplace_back("details", Json::Object{{"error_code", "thread_unsupported_request"},
                                                {"unsupported", Json::Array{"thread"}}});

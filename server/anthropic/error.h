@@ -1,4 +1,4 @@
-// Errors in the shape of Anthropic's API.
+// Errors in the format of Anthropic's API.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace thermocline::anthropic {
 
-// {"type": "error", "error": {"type", "message"}, "request_id"}; `request_id`: "" = within a
+// {"type": "error", "error": {"type", "message"}, "request_id"}; `request_id` is "" within a
 // stream.
 Json ErrorJson(const protocol::ApiError& error, const std::string& request_id);
 

@@ -17,7 +17,7 @@ std::string EventOf(const char* type, Json::Object body) {
   return StrCat("event: ", type, "\n", protocol::DataEvent(std::move(event)));
 }
 
-// Tokens found in the prefix cache do not count as input.
+// Tokens found in the prefix cache do not count as input tokens.
 Json UsageOf(const Usage& usage) {
   return Json::Object{{"input_tokens", usage.prompt_tokens - usage.cached_tokens},
                       {"cache_creation_input_tokens", 0},
@@ -34,7 +34,7 @@ Json MessagesAnswer::BlockJson(const Block& block) const {
   if (block.kind == Kind::kText) return Json::Object{{"type", "text"}, {"text", block.text}};
   if (block.kind == Kind::kReasoning)
     return Json::Object{{"type", "thinking"}, {"thinking", block.text}, {"signature", ""}};
-  // Input that max_tokens cut off is no JSON.
+  // Input that max_tokens cut off is not JSON.
   const auto input = base::ParseJson(block.text.empty() ? "{}" : block.text);
   return Json::Object{{"type", "tool_use"},
                       {"id", block.id},
@@ -125,7 +125,7 @@ std::string MessagesAnswer::Fail(const Status& status, CancelCause cause) {
   return EventOf("error", {{"error", *error.Find("error")}});
 }
 
-// Before the message begins no event may come.
+// No event may precede message_start.
 std::string MessagesAnswer::KeepAlive() {
   return begun_ ? EventOf("ping", {}) : AnswerFormat::KeepAlive();
 }

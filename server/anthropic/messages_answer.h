@@ -1,4 +1,4 @@
-// Answers of /v1/messages: blocks, and the events that tell how they grow.
+// Answers of /v1/messages: content blocks, and the events of a stream.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ class MessagesAnswer final : public server::AnswerFormat {
   struct Params {
     std::string model;
     int prompt_tokens = 0, max_tokens = 0;
-    std::vector<std::string> stops;  // as Request::stop
+    std::vector<std::string> stops;  // as in Request::stop
   };
   explicit MessagesAnswer(Params params);
 
-  // message_start and ping.
+  // Returns message_start and ping.
   std::string Open() override;
   std::string Begin(int choice) override;
   std::string Say(const server::Said& said) override;
@@ -30,7 +30,7 @@ class MessagesAnswer final : public server::AnswerFormat {
  private:
   struct Block {
     chat::MessagePart::Kind kind;  // kText, kReasoning or kCallBegin
-    std::string text;              // of a call: its input as JSON text
+    std::string text;              // for a call: its input as JSON text
     std::string id, name;
   };
   std::string Open(const chat::MessagePart& part);
@@ -42,8 +42,8 @@ class MessagesAnswer final : public server::AnswerFormat {
   const std::string id_;
   std::vector<Block> blocks_;
   bool begun_ = false, open_ = false;
-  std::string stop_reason_;  // "" = it goes on
-  int stop_ = -1;            // of params_.stops
+  std::string stop_reason_;  // "" = it has not ended
+  int stop_ = -1;            // index into params_.stops
 };
 
 }  // namespace thermocline::anthropic

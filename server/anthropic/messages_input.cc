@@ -42,8 +42,8 @@ class InputReader {
                                                "' are not supported"));
   }
 
-  // The text at `name` of `object`, which is or is in a block of this type; "" if it is refused for
-  // want of one.
+  // The text at `name` of `object`, which is or belongs to a block of `type`; "" after a missing
+  // text was rejected.
   std::string RequiredText(const Json& object, const char* name, const char* type,
                            const std::string& where) {
     const Json* value = object.Find(name);
@@ -53,7 +53,7 @@ class InputReader {
     return "";
   }
 
-  // A text, or blocks of text, joined.
+  // A text, or the joined text of blocks.
   std::string BlocksText(const Json* content, const std::string& where) {
     if (content == nullptr || content->is_string()) return TextOf(content);
     std::string out;
@@ -69,7 +69,7 @@ class InputReader {
     return out;
   }
 
-  // The text that stands for a block of a system text or of a tool's result.
+  // The text that replaces a block of a system text or of a tool's result.
   std::optional<std::string> BlockText(const Json& block, const std::string& where) {
     const std::string type = TextOf(block.Find("type"));
     if (type == "text") {
@@ -79,7 +79,7 @@ class InputReader {
     }
     if (type == "document") return DocumentText(block, where);
     if (type == "tool_reference") return ReferencedTool(block, where);
-    // A picture that an agent's tool has read: the turn goes on without it.
+    // An image that an agent's tool has read is left out, and the turn goes on.
     if (type == "image" && where != "system") {
       fields_.LeaveOut("messages.image");
       return "[image left out: this model reads text only]";
@@ -88,7 +88,7 @@ class InputReader {
     return std::nullopt;
   }
 
-  // {"source": {"type": "text", "data"}, "title", "context"}
+  // The text of {"source": {"type": "text", "data"}, "title", "context"}.
   std::optional<std::string> DocumentText(const Json& block, const std::string& where) {
     const Json* source = block.Find("source");
     const std::string kind = source == nullptr ? "" : TextOf(source->Find("type"));
@@ -108,8 +108,8 @@ class InputReader {
       tools_.emplace_back(TextOf(tool.Find("name")), &tool);
   }
 
-  // The definition of a tool that a search has found. It stands in the result, so that the prompt
-  // before it stays as it is; where the tool is found again, its name alone does.
+  // The definition of a tool that a tool search found. It is part of the result, so that the prompt
+  // before it stays the same; later references give only its name.
   std::optional<std::string> ReferencedTool(const Json& block, const std::string& where) {
     const std::string name = TextOf(block.Find("tool_name"));
     for (const auto& [known, tool] : tools_) {
@@ -151,7 +151,7 @@ class InputReader {
     }
   }
 
-  // Notes what blocks have that is not read.
+  // Reports blocks' members that are not read.
   void CheckBlocks(const Json* content, const char* field = "messages.content") {
     if (content == nullptr || !content->is_array()) return;
     for (const Json& block : content->as_array()) {
@@ -163,7 +163,7 @@ class InputReader {
     }
   }
 
-  // Results come before the same turn's text.
+  // Tool results precede the same turn's text.
   void AddUser(const Json::Array& blocks, const std::string& where) {
     std::string text;
     bool said = false;
@@ -225,7 +225,7 @@ class InputReader {
   Fields& fields_;
   Json::Array out_;
   std::vector<std::pair<std::string, const Json*>> tools_;  // by name
-  std::set<std::string> told_;                              // whose definitions the messages have
+  std::set<std::string> told_;  // tools whose definitions are in the messages
 };
 
 }  // namespace

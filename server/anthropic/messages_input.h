@@ -1,12 +1,12 @@
-// The messages of Anthropic's API as those of a chat.
+// Converts the messages of Anthropic's API to those of a chat.
 #pragma once
 
 #include "server/protocol/fields.h"
 
 namespace thermocline::anthropic {
 
-// {"messages": [...]} as protocol::ReadMessages gives it: blocks become texts, calls of tools and
-// their results; thinking goes with the answer it belongs to. What is malformed fails `fields`.
+// {"messages": [...]} as from protocol::ReadMessages. Blocks become texts, tool calls and their
+// results; thinking is added to its answer. Malformed input fails `fields`.
 Json ReadInput(protocol::Fields& fields);
 
 }  // namespace thermocline::anthropic

@@ -19,7 +19,7 @@ std::string WordOf(const Json& object, const char* name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}
+// Reads {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}.
 void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
   const Json* choice = fields.Find("tool_choice");
   if (choice == nullptr) return;
@@ -40,15 +40,15 @@ void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
   out.choice.parallel = single == nullptr || !single->is_bool() || !single->as_bool();
 }
 
-// Anthropic's tools that the client runs, by the beginning of their dated types.
+// True for Anthropic's tools that the client runs; their types have a date at the end.
 bool RunsWithClient(const std::string& type) {
   static constexpr std::string_view kTypes[] = {"bash_", "text_editor_", "memory_", "computer_"};
   return std::any_of(std::begin(kTypes), std::end(kTypes),
                      [&type](std::string_view begin) { return type.starts_with(begin); });
 }
 
-// OK if the model can be told of the tool: it is of the client's own, or one of Anthropic's that
-// the client runs and whose schema it gives.
+// Accepts a tool that the model can be given: one of the client's own, or one of Anthropic's that
+// the client runs and gives a schema for.
 void CheckToolType(Fields& fields, const Json& tool, const std::string& where) {
   const std::string type = WordOf(tool, "type");
   const Json* schema = tool.Find("input_schema");
@@ -59,7 +59,7 @@ void CheckToolType(Fields& fields, const Json& tool, const std::string& where) {
   fields.FailUnsupported("tools", StrCat(where, ": tools of type '", base::Shorten(type, 64), why));
 }
 
-// Names of the tools that some result refers to.
+// Names of the tools that results refer to.
 std::set<std::string> ReferencedTools(const Json* messages) {
   std::set<std::string> out;
   const auto each = [](const Json* list, const auto& visit) {
@@ -89,7 +89,7 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
     fields.IgnoreOthers("tools", tool,
                         {"type", "name", "description", "input_schema", "strict", "cache_control",
                          "defer_loading"});
-    // A deferred tool may be called once a search has found it; its definition stands there.
+    // A deferred tool may be called once a search has found it; the search's result defines it.
     const Json* deferred = tool.Find("defer_loading");
     const bool waits = deferred != nullptr && deferred->is_bool() && deferred->as_bool();
     if (waits && !referenced.contains(WordOf(tool, "name"))) continue;
@@ -106,8 +106,8 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
   return out;
 }
 
-// {"type": "enabled" | "adaptive" | "between_tools" | "disabled"}: told to the chat template. A
-// budget of tokens is not kept to.
+// Reads {"type": "enabled" | "adaptive" | "between_tools" | "disabled"} for the chat template. A
+// token budget is ignored.
 void ReadThinking(Fields& fields, Json& json) {
   const Json* thinking = fields.Find("thinking");
   if (thinking == nullptr) return;
@@ -119,7 +119,7 @@ void ReadThinking(Fields& fields, Json& json) {
   }
 }
 
-// {"effort", "format": {"type": "json_schema", "schema"}}
+// Reads {"effort", "format": {"type": "json_schema", "schema"}}.
 void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
   const Json* config = fields.Find("output_config");
   if (config == nullptr) return;

@@ -1,4 +1,4 @@
-// From the body of POST /v1/messages to a Request.
+// Parses the body of POST /v1/messages into a Request.
 #pragma once
 
 #include "server/protocol/common_request.h"
@@ -10,13 +10,13 @@ struct MessagesRequest {
   bool stream = false;
 };
 
-// Pure. Fields that there are not are refused by name, but for metadata, service_tier and
-// cache_control, which change no answer here.
+// Pure. Unknown fields are rejected by name, except metadata, service_tier and cache_control, which
+// change no answer here.
 Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
                                              const protocol::RequestDefaults& defaults,
                                              protocol::FieldLog* log = nullptr);
 
-// The conversation alone: system, messages, tools. What is malformed fails `fields`.
+// Reads only the conversation: system, messages, tools. Malformed input fails `fields`.
 server::Conversation ReadMessagesConversation(protocol::Fields& fields);
 
 }  // namespace thermocline::anthropic

@@ -52,12 +52,12 @@ Action CountMessages(Service& service, const HttpRequest& request, const Respons
       [&service](Fields& fields) { return CountMessagesFields(service, fields); });
 }
 
-// Claude Code asks whether its server is there.
+// Claude Code uses this route to check for its server.
 Action Hello(Service&, const HttpRequest&, const ResponseHead& head) {
   return http::JsonResponse(head, 200, Json::Object{{"message", "hello"}});
 }
 
-// Claude Code repeats its usage events until a server takes them. They are not kept.
+// Claude Code resends its usage events until a server accepts them. They are discarded.
 Action DropEvents(Service&, const HttpRequest&, const ResponseHead& head) {
   return http::JsonResponse(head, 200, Json::Object{});
 }

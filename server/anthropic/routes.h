@@ -1,4 +1,4 @@
-// Anthropic's API, and what Claude Code asks for beside it.
+// Anthropic's API, and other routes that Claude Code calls.
 #pragma once
 
 #include "server/http/router.h"

@@ -16,7 +16,7 @@
 namespace thermocline::batch {
 namespace {
 
-// Told on the engine's thread that some answer goes on.
+// Signals, from the engine's thread, that an answer has new output.
 class News {
  public:
   void Tell() {
@@ -24,7 +24,7 @@ class News {
     told_ = true;
     changed_.notify_one();
   }
-  // Until something is told, or a while has passed.
+  // Waits for a signal, at most 200 ms.
   void Wait() {
     base::MutexLock lock(mutex_);
     if (!told_) changed_.wait_for(mutex_, std::chrono::milliseconds(200));
@@ -44,7 +44,7 @@ class Runner {
       : options_(options), service_(service), file_(file), counts_(counts) {}
 
   Status Answer(const std::vector<BatchRequest>& requests) {
-    // As many as the engine computes, and some that wait.
+    // As many requests as the engine runs at once, and as many that wait.
     const int most = 2 * options_.server.serving.sequences_max;
     auto next = requests.begin();
     while (next != requests.end() || !running_.empty()) {
@@ -70,7 +70,7 @@ class Runner {
     std::unique_ptr<http::Answer> answer;
   };
 
-  // False: its grammar has no room before one that runs has ended.
+  // False: there is no room for its grammar until a running request has ended.
   Result<bool> Begin(const BatchRequest& request) {
     http::HttpRequest asked(boost::beast::http::verb::post, request.url, 11, request.body);
     asked.set(boost::beast::http::field::content_type, "application/json");
@@ -96,7 +96,7 @@ class Runner {
 
   Status Add(const BatchRequest& request, const http::HttpResponse& response) {
     const auto status = static_cast<int>(response.result_int());
-    if (status >= 500 || status == 429) {  // for now: not an answer
+    if (status >= 500 || status == 429) {  // a temporary failure, not an answer
       if (counts_.put_off++ == 0) first_put_off_ = response.body();
       return OkStatus();
     }
@@ -140,7 +140,7 @@ class Runner {
   std::string first_put_off_;
 };
 
-// A batch has no waiting clients: its requests are neither late nor too many.
+// A batch has no waiting clients, so it needs no deadlines or queue limits.
 server::ServerConfig ConfigOf(const BatchOptions& options) {
   server::ServerConfig config = options.server;
   config.host = "";

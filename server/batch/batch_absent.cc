@@ -1,4 +1,4 @@
-// The batch of a build without the server.
+// Replaces the batch in a build without the server.
 #include "server/batch/batch.h"
 
 namespace thermocline::batch {

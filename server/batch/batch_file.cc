@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kIdBytesMax = 512;
 constexpr std::uint64_t kFileBytesMax = std::uint64_t{8} << 30;
-// Routes whose answers are a whole JSON object.
+// Routes whose answers are one JSON object.
 constexpr std::array kUrls = {"/v1/chat/completions", "/v1/completions", "/v1/responses",
                               "/v1/embeddings",       "/v1/rerank",      "/v1/messages"};
 
@@ -90,7 +90,7 @@ Result<std::unique_ptr<AnswerFile>> AnswerFile::Open(const std::string& path,
   return file;
 }
 
-// A line that was cut off is written again.
+// An incomplete last line is dropped, and its request answered again.
 Status AnswerFile::ReadEarlier(const std::unordered_set<std::string_view>& asked) {
   std::string text(file_->size(), '\0');
   RETURN_IF_ERROR(file_->ReadAt(0, std::as_writable_bytes(std::span(text))));

@@ -1,4 +1,4 @@
-// The two files of a batch: what is asked, and what is answered.
+// The two files of a batch: requests and answers.
 #pragma once
 
 #include <memory>
@@ -17,23 +17,23 @@ struct BatchRequest {
   std::string body;  // JSON
 };
 
-// InvalidArgument with file and line, and what is wrong with it.
+// InvalidArgument with file, line and reason.
 Result<std::vector<BatchRequest>> ReadRequests(const std::string& path);
 
-// Grows by a line with each answer. Thread-compatible.
+// Grows by one line per answer. Thread-compatible.
 class AnswerFile {
  public:
-  // Goes on behind the whole lines that an earlier run has written. Unavailable: another process
-  // writes it. DataLoss: what is there are no answers. FailedPrecondition: they are answers to
-  // other requests, or all are there.
+  // Continues after the complete lines of an earlier run. Unavailable: another process writes it.
+  // DataLoss: its lines are not answers. FailedPrecondition: they answer other requests, or every
+  // request is answered.
   static Result<std::unique_ptr<AnswerFile>> Open(const std::string& path,
                                                   const std::vector<BatchRequest>& requests);
 
   bool Has(const std::string& custom_id) const { return answered_.contains(custom_id); }
-  // The requests that an earlier run has answered with a status of 400 or more.
+  // Requests that an earlier run answered with a status of 400 or more.
   int failed() const { return failed_; }
   Status Add(const BatchRequest& request, int status, std::string_view body);
-  // Every request is answered: the part becomes the file.
+  // Renames the .part file to its final name. Requires: every request is answered.
   Status Commit() { return file_->Commit(); }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 using Kind = CallPiece::Kind;
 using Mode = ToolChoice::Mode;
 
-// Calls in one answer: small models do not always find an end.
+// Limits the calls of one answer, because small models may repeat calls without end.
 constexpr int kCallsMax = 16;
 
 // Writes the rules of one answer.
@@ -41,7 +41,7 @@ class Writer {
 
  private:
   static Result<std::optional<GrammarSpec>> Nothing() { return std::optional<GrammarSpec>(); }
-  // True if text must be kept from becoming a call.
+  // True if the grammar must keep text from turning into a call.
   bool NeedsGuard() const { return format_.calls.known() && !format_.calls.trigger.empty(); }
   std::string FieldOf() const { return rules_.answer.has_value() ? rules_.answer->field : "tools"; }
 
@@ -64,8 +64,8 @@ class Writer {
     return OkStatus();
   }
 
-  // `body` behind the reasoning that may come before it. With `calls` and Qwen's tags, a call
-  // within the reasoning ends it.
+  // `body`, preceded by optional reasoning. With `calls` and Qwen's tags, a call within the
+  // reasoning ends it.
   std::string WithReasoning(const std::string& body, bool calls) {
     const ReasoningTags& tags = format_.reasoning;
     if (!tags.known() || (!rules_.in_reasoning && !rules_.may_reason)) return body;
@@ -82,7 +82,7 @@ class Writer {
     return StrCat("(", Literal(tags.open), " ", thought, " | answer-body)");
   }
 
-  // The answer's text, which holds no call.
+  // The answer's text, without a call in it.
   std::string WriteText(bool calls) {
     const bool marked = !format_.content_open.empty() && !rules_.continues;
     std::string open = marked ? Literal(format_.content_open) + " " : "",
@@ -139,7 +139,7 @@ class Writer {
     return OkStatus();
   }
 
-  // A tool that lists no parameter has none: small models invent some without end.
+  // A tool without listed parameters gets none: small models invent them without end.
   static Json SchemaOf(const Tool& tool) {
     const bool given = tool.parameters.is_object();
     Json schema = given ? tool.parameters : Json(Json::Object{});
@@ -155,7 +155,7 @@ class Writer {
     return schema;
   }
 
-  // From the name to the arguments there is a way for each tool; what is around them all share.
+  // Every tool has its own rule from the name to the arguments; the text around them is shared.
   std::string Pieces(const CallPieces& pieces) {
     const auto is = [](Kind kind) {
       return [kind](const CallPiece& piece) { return piece.kind == kind; };
@@ -184,7 +184,7 @@ class Writer {
     return out;
   }
 
-  // gpt-oss: messages of the channels analysis, commentary and final.
+  // Writes gpt-oss's rules: messages of the channels analysis, commentary and final.
   void WriteHarmony(bool calls) {
     const auto literal = [this](const std::string& text) { return Literal(text); };
     list_.AddText("text", {"<|"}, false);

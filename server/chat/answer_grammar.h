@@ -1,5 +1,5 @@
-// The grammar of an answer: reasoning, then text, calls of tools, or what the client asked the
-// answer to be.
+// The grammar of an answer: reasoning, then text, tool calls, or the format that the client
+// requested.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@ struct AnswerRules {
   bool may_reason = false;    // reasoning may come first
   bool continues = false;     // the prompt ends within the answer's text
   ToolRequest tools = {};
-  bool any_arguments = false;  // of tools that are not strict: their schemas do not count
-  std::optional<GrammarSpec> answer = {};  // of the text
+  bool any_arguments = false;              // of tools that are not strict; ignores their schemas
+  std::optional<GrammarSpec> answer = {};  // the requested format of the text
 };
 
-// Returns the grammar; nothing: any text will do. Unimplemented: tools must be called, and the
-// format has no calls. The schemas of tools that are not strict may be taken for any object.
+// Returns the grammar, or nullopt if any text is allowed. Unimplemented: a call is required, but
+// the format has none. Schemas of tools that are not strict may be replaced by any object.
 Result<std::optional<GrammarSpec>> GrammarOfAnswer(const OutputFormat& format,
                                                    const AnswerRules& rules);
 

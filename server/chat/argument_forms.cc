@@ -16,10 +16,10 @@ using grammar::MergedSchema;
 
 constexpr std::size_t kFormsMax = 64;
 constexpr std::int64_t kCountMax = 16;
-// Keys that a schema leaves to the client: what every form of calls can hold.
+// Pattern for keys that the schema does not name; every call format can write these.
 constexpr const char* kAnyKey = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$";
 
-// The budget for schemas of tools here; the grammar has a budget of its own.
+// The budget for tools' schemas here; the grammar has its own.
 grammar::Budget SmallBudget() { return {50'000, 1.0, 32 << 20}; }
 
 bool HasReference(const Json& schema) {
@@ -31,7 +31,7 @@ bool HasReference(const Json& schema) {
   });
 }
 
-// The schema with its references into the root as they are where the root is a definition.
+// The schema, with its references to the root pointing to the definition that holds the root.
 Json Moved(const Json& schema) {
   if (schema.is_array()) {
     Json::Array out;
@@ -49,7 +49,7 @@ Json Moved(const Json& schema) {
   return out;
 }
 
-// A part of `root` as a schema of its own.
+// A part of `root` as a self-contained schema.
 Json Alone(const Json& own, const Json& root) {
   if (!HasReference(own)) return own;
   Json out = Moved(own);
@@ -143,7 +143,7 @@ class Forms {
     return OkStatus();
   }
 
-  // Adds the key with all that holds for its name; adds nothing if there is no such key.
+  // Adds the key with all schemas for its name; adds nothing if no such key is allowed.
   Status AddKey(const MergedSchema& merged, const std::string& name, const Json* own,
                 ArgumentForm& form) {
     const bool required =
@@ -186,7 +186,7 @@ class Forms {
     return grammar::Accepts(content, name);
   }
 
-  // Beside patterns, keys that match none are left out: they need not come.
+  // If there are patterns, keys that match none are omitted: such keys are optional.
   void AddOthers(const MergedSchema& merged, ArgumentForm& form) {
     const auto add = [&](Json names, const Json& schema) {
       Json::Array all{Json::Object{{"type", "string"}}, std::move(names)};
@@ -218,7 +218,7 @@ std::string TypeOf(const Json& schema, const Json& root) {
   return strings ? "string" : "";
 }
 
-// True if `properties` alone describes the parameters.
+// True if `properties` describes the parameters completely.
 bool IsPlain(const Json& parameters) {
   for (const char* keyword : {"$ref", "allOf", "anyOf", "oneOf", "patternProperties"})
     if (parameters.Find(keyword) != nullptr) return false;

@@ -1,4 +1,4 @@
-// A tool's parameters as lists of keys: what a template needs that writes arguments one by one.
+// Converts a tool's parameters into lists of keys, for templates that write arguments one by one.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace thermocline::chat {
 
-// One way to write the arguments. Schemas are schemas of their own: what they refer to stands in
-// their $defs.
+// One way to write the arguments. Its schemas are self-contained: their references point into their
+// own $defs.
 struct ArgumentForm {
   struct Key {
     std::string name;
     Json schema;
     bool required = false;
   };
-  // Keys that have no name in the schema, and are not among `keys`.
+  // Keys without a name in the schema, not among `keys`.
   struct Others {
     Json names;  // a schema of strings
     Json schema;
@@ -27,15 +27,15 @@ struct ArgumentForm {
   std::int64_t min = 0, max = -1;  // of all keys; -1 = any number
 };
 
-// The forms of arguments that satisfy the schema `parameters`, one at least. Unimplemented: what
-// cannot be said by keys, or of too many forms; InvalidArgument: the schema allows no object, or is
-// malformed.
+// The forms of arguments that satisfy the schema `parameters`, at least one. Unimplemented: the
+// schema cannot be expressed by keys, or needs too many forms. InvalidArgument: the schema allows
+// no object, or is malformed.
 Result<std::vector<ArgumentForm>> FormsOfArguments(const Json& parameters);
 
-// The type that a schema gives; as TypeOfParameter.
+// The type of a schema, as in TypeOfParameter.
 std::string TypeOfSchema(const Json& schema);
-// The type that the schema of a parameter gives, references followed; "" if it gives none or
-// several, or there is no such parameter. Strings alone in "enum" or "const" give "string".
+// The type that the schema of a parameter gives, with references resolved; "" if it gives none or
+// several, or there is no such parameter. If all values of "enum" or "const" are strings, "string".
 std::string TypeOfParameter(const Json& parameters, const std::string& name);
 
 }  // namespace thermocline::chat

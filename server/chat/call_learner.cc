@@ -21,7 +21,7 @@ std::size_t CommonSuffix(std::string_view a, std::string_view b) {
   return static_cast<std::size_t>(end - a.rbegin());
 }
 
-// A position, moved back to the begin of the marker ("<name>", "[NAME]") that it cuts.
+// Returns `at`, moved back to the start of a marker ("<name>", "[NAME]") that it would cut.
 std::size_t OutOfMarker(std::string_view text, std::size_t at) {
   for (const auto& [open, close] : {std::pair('<', '>'), {'[', ']'}}) {
     if (at == 0 || at >= text.size()) continue;
@@ -38,7 +38,7 @@ struct Span {
   std::size_t begin = kNowhere, end = kNowhere;
 };
 
-// Finds how the probes' arguments are written in a text.
+// Finds the probes' arguments in a text.
 class ArgumentFinder {
  public:
   explicit ArgumentFinder(const std::optional<TaggedArguments>& tagged) : tagged_(tagged) {}
@@ -75,12 +75,12 @@ class ArgumentFinder {
   const std::optional<TaggedArguments>& tagged_;
 };
 
-// The text of calls in pieces.
+// Cuts the text of calls into pieces.
 class Cutter {
  public:
   Cutter(const std::string& text, const ArgumentFinder& finder) : text_(text), finder_(finder) {}
 
-  // Empty: not as many calls were found as there should be, or a name stands twice.
+  // Returns the pieces, or none if not every call was found or a name occurs twice.
   CallPieces Run(int calls) {
     for (int i = 0; i < calls; ++i)
       if (!TakeCall(i)) return {};
@@ -91,7 +91,7 @@ class Cutter {
   }
 
  private:
-  // Up to the end of the call's arguments, or of its name, where that comes behind them.
+  // Takes the text up to the end of the call's arguments, or of its name if that comes later.
   bool TakeCall(int index) {
     const std::string name = kProbeTools[index], id = kProbeIds[index];
     const std::size_t name_at = text_.find(name, at_);
@@ -130,8 +130,8 @@ class Cutter {
   std::size_t at_ = 0, behind_name_ = 0;
 };
 
-// Takes the common begin of two lists of pieces off both and returns it. A text that differs within
-// is cut.
+// Removes the common start of two lists of pieces from both and returns it. Texts that differ in
+// the middle are cut there.
 CallPieces TakeCommon(CallPieces& a, CallPieces& b) {
   CallPieces common;
   while (!a.empty() && !b.empty() && a[0] == b[0]) {
@@ -152,7 +152,7 @@ CallPieces TakeCommon(CallPieces& a, CallPieces& b) {
   return common;
 }
 
-// Takes a literal end off; false: the pieces do not end so.
+// Removes a literal end; false if the pieces do not end with it.
 bool TakeEnd(CallPieces& pieces, const std::string& end) {
   if (end.empty()) return true;
   if (pieces.empty() || pieces.back().kind != Kind::kText || !pieces.back().text.ends_with(end))
@@ -162,7 +162,7 @@ bool TakeEnd(CallPieces& pieces, const std::string& end) {
   return true;
 }
 
-// Makes a hole for a number by which the texts of the second and the third call differ, if it grew.
+// Replaces a number that differs between the second and third call by a hole, if it increased.
 bool FindIndex(CallPieces& second, const CallPieces& third) {
   if (second.size() != third.size()) return false;
   CallPieces out;
@@ -185,13 +185,13 @@ bool FindIndex(CallPieces& second, const CallPieces& third) {
   return true;
 }
 
-// The text behind the name of the only call.
+// The text after the name of the only call.
 std::string BehindName(const std::string& text) {
   const std::size_t at = text.find(kProbeTools[0]);
   return at == kNowhere ? "" : text.substr(at + std::string_view(kProbeTools[0]).size());
 }
 
-// `text` between two words, which stand in it once.
+// `text` between two words, each of which occurs once in it.
 std::optional<std::string> Between(const std::string& text, const std::string& from,
                                    const std::string& to) {
   const std::size_t begin = text.find(from);
@@ -223,7 +223,7 @@ std::optional<TaggedArguments> LearnTagged(const CallTexts& texts) {
   open.erase(0, lead);
   empty.erase(0, lead);
   std::size_t trail = std::min(CommonSuffix(*text_close, empty), CommonSuffix(*other_close, empty));
-  // Something has to tell where the last value ends.
+  // The end of the last value must stay recognizable.
   trail = std::min({trail, std::max(text_close->size(), std::size_t{1}) - 1,
                     std::max(other_close->size(), std::size_t{1}) - 1});
   const auto shortened = [trail](std::string from) {
@@ -245,7 +245,7 @@ std::optional<TaggedArguments> LearnTagged(const CallTexts& texts) {
 
 bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// Finds the text that begins a call: a marker, or the first key of an object.
+// Finds the text that starts a call: a marker, or the first key of an object.
 bool FindTrigger(CallFormat& format) {
   const std::string lead = format.first[0].kind == Kind::kText ? format.first[0].text : "";
   if (lead.empty() || IsWordCharacter(lead[0])) return false;
@@ -264,8 +264,8 @@ bool FindTrigger(CallFormat& format) {
   return true;
 }
 
-// Learns the form of further calls from texts of one, two and three calls. If it cannot be learned,
-// there is one call at most.
+// Learns the form of further calls from texts of one, two and three calls. If that fails, the
+// format allows one call at most.
 void LearnNext(const CallPieces& one, CallPieces two, CallPieces three, CallFormat& format) {
   if (two.empty() || three.empty()) return;
   CallPieces end = one, end_again = one;

@@ -1,4 +1,4 @@
-// The format of calls, learned from texts with calls whose names and arguments are known.
+// Learns the format of calls from texts that contain calls with known names and arguments.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,19 @@ inline constexpr const char* kProbeTools[] = {"toolone", "tooltwo", "toolthree"}
 inline constexpr const char* kProbeIds[] = {"call12345", "call67890", "call24680"};
 inline constexpr const char* kProbeKeys[] = {"argkey", "num", "zed"};  // sorted
 
-// Answers that consist of calls of the probes' tools, without what ends an answer.
+// Answers that consist of calls of the probes' tools, without the answer's end marks.
 struct CallTexts {
   std::string one;         // toolone with {"argkey": "argval", "num": 7}
-  std::string two, three;  // and further tools; "" where the template refuses so many
+  std::string two, three;  // with more tools; "" if the template rejects so many
   // toolone with {}, {"argkey": "argval"}, {"num": 7}, {"argkey": "argval", "num": 7, "zed":
   // "last"}; "" as above.
   std::string none, text, other, mixed;
 };
 
-// The arguments of the first call of CallTexts::one, `two` and `three`.
+// The arguments of the first call in CallTexts::one, `two` and `three`.
 Json ProbeArguments();
 
-// Returns the format; nothing if the texts do not hold the calls, or hold them in a way that cannot
-// be learned.
+// Returns the format, or nullopt if the calls are missing from the texts or cannot be learned.
 std::optional<CallFormat> LearnCalls(const CallTexts& texts);
 
 }  // namespace thermocline::chat

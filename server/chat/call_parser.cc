@@ -11,7 +11,7 @@
 namespace thermocline::chat {
 namespace {
 
-// Some templates put strings with marks in them between these, of XML.
+// Some templates wrap strings that contain marks in these XML marks.
 constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>";
 
 using Part = MessagePart::Kind;
@@ -37,7 +37,7 @@ CallParser::Outcome CallParser::Push(std::string& text, std::vector<MessagePart>
       ++piece_;
       continue;
     }
-    // Between two calls: another one, or the end.
+    // Between two calls, another call or the end may follow.
     if (named_) {
       named_ = announced_ = false;
       id_.clear();
@@ -84,7 +84,7 @@ CallParser::Outcome CallParser::TakePiece(const CallPiece& piece, std::string& t
     case CallPiece::Kind::kArguments:
       break;
   }
-  // An id behind the arguments comes too late for a stream: there it is ours.
+  // An id after the arguments is too late for a stream, so such a call gets our id.
   if (!Announce(out)) return Outcome::kLost;
   return format_.calls.tagged.has_value() ? TakeTagged(text, out) : TakeJson(text, out);
 }
@@ -143,7 +143,7 @@ CallParser::Outcome CallParser::TakeJson(std::string& text, std::vector<MessageP
   return ended ? Outcome::kEnded : Outcome::kMore;
 }
 
-// One step for each key, for the mark before a value, and for the value.
+// One step per key, per mark before a value, and per value.
 CallParser::Outcome CallParser::TakeTagged(std::string& text, std::vector<MessagePart>& out) {
   while (true) {
     Outcome outcome = Outcome::kLost;
@@ -181,7 +181,7 @@ CallParser::Outcome CallParser::TakeKey(std::string& text, std::vector<MessagePa
     argument_ = Argument::kKey;
     return Outcome::kMore;
   }
-  // A key may have blanks in it: it ends where the mark before its value begins.
+  // A key may contain spaces: it ends at the mark before its value.
   const std::size_t end = std::min(text.find(tagged.text.open), text.find(tagged.other.open));
   if (end == 0 || (end == kNowhere && text.size() > kKeyBytesMax)) return Outcome::kLost;
   if (end == kNowhere) return Outcome::kMore;
@@ -196,7 +196,7 @@ const ValueMarks& CallParser::marks() const {
   return as_text_ ? tagged.text : tagged.other;
 }
 
-// The longer of the two marks that fits tells where the value stands.
+// The longer matching mark decides the type of the value.
 CallParser::Outcome CallParser::TakeOpen(std::string& text, std::vector<MessagePart>& out) {
   const TaggedArguments& tagged = *format_.calls.tagged;
   as_text_ = tagged.text.open.size() >= tagged.other.open.size();
@@ -225,8 +225,8 @@ void CallParser::EndValue(bool goes_on, std::vector<MessagePart>& out) {
   argument_ = Argument::kKey;
 }
 
-// The end of a value: the nearer of the two marks; of two that begin at one place the longer, as
-// soon as it can be told.
+// The end of a value: the nearer of the two marks. If both start at the same place, it is the
+// longer one, once enough text has arrived to decide.
 CallParser::ValueEnd CallParser::FindEnd(const std::string& text, std::size_t from) const {
   const std::string &next = marks().next, &close = marks().close;
   const std::size_t at =
@@ -241,9 +241,9 @@ CallParser::ValueEnd CallParser::FindEnd(const std::string& text, std::size_t fr
   return {.at = at, .goes_on = goes_on};
 }
 
-// A value whose type its text tells: it is read as one piece.
+// Takes a value whose text decides its type, as one piece.
 CallParser::Outcome CallParser::TakeWhole(std::string& text, std::vector<MessagePart>& out) {
-  // The marks may stand within brackets.
+  // Marks inside brackets do not end the value.
   const bool brackets = text.starts_with('{') || text.starts_with('[');
   const std::size_t inner = brackets ? EndOfJson(text, 0) : 0;
   if (inner == kNowhere) return Outcome::kMore;
@@ -255,7 +255,7 @@ CallParser::Outcome CallParser::TakeWhole(std::string& text, std::vector<Message
   return end.goes_on ? Outcome::kMore : Outcome::kEnded;
 }
 
-// A string, as it comes: all but what may become a mark.
+// Takes a string as it arrives, except bytes that may turn out to be a mark.
 CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<MessagePart>& out) {
   const char quote = format_.calls.tagged->quote;
   const bool quoted = quote != '\0';
@@ -270,7 +270,7 @@ CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<Messag
   }
   std::size_t sure = std::min(inner, text.size());
   if (!quoted) sure = text.size() - OverlapOfMarks(text);
-  // Neither half a character nor half an escape.
+  // A character or escape is never split.
   if (quoted && (SlashesAtEnd(text.substr(0, sure)) % 2) != 0) --sure;
   sure -= base::IncompleteUtf8Suffix(std::string_view(text).substr(0, sure));
   AddString(text.substr(0, sure), false, out);
@@ -296,8 +296,8 @@ void CallParser::AddString(const std::string& raw, bool last, std::vector<Messag
   AddArguments(json.substr(1, json.size() - 2), out);
 }
 
-// Some templates put strings with marks in them into XML's <![CDATA[..]]>. What may still become
-// one of its ends is held.
+// Some templates wrap strings that contain marks in XML's <![CDATA[..]]>. Bytes that may be part of
+// one of these marks are held back.
 std::string CallParser::Unwrapped(const std::string& raw, bool last) {
   held_ += raw;
   if (!wrapped_.has_value()) {
@@ -325,21 +325,22 @@ void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) 
   if (argument_ == Argument::kWhole) AddArguments(value, out);
 }
 
-// Returns the end of a value that a limit has cut: before the mark behind it, as far as that came.
+// Returns the end of a value that a token limit cut off: before the part of its end mark that
+// arrived.
 std::size_t CallParser::EndOfCut(const std::string& text) const {
   const char quote = format_.calls.tagged->quote;
   const bool whole = argument_ == Argument::kWhole;
   std::size_t inner = 0;
   if (whole && (text.starts_with('{') || text.starts_with('['))) inner = EndOfJson(text, 0);
   if (!whole && quote != '\0') inner = EndOfQuoted(text, quote);
-  if (inner == kNowhere) return text.size();  // within the value
+  if (inner == kNowhere) return text.size();  // inside the value
   std::size_t end = text.size() - OverlapOfMarks(text);
   for (const std::string* mark : {&marks().next, &marks().close})
     if (!mark->empty()) end = std::min(end, text.find(*mark, inner));
   return std::max(end, inner);
 }
 
-// The schema decides where strings and other values look alike.
+// If strings and other values have the same marks, the schema decides.
 bool CallParser::IsString() const {
   const TaggedArguments& tagged = *format_.calls.tagged;
   if (tagged.text.open != tagged.other.open) return as_text_;
@@ -348,7 +349,7 @@ bool CallParser::IsString() const {
   return tool != tools_.end() && TypeOfParameter(tool->parameters, key_) == "string";
 }
 
-// A value that is no string, unless its text is nothing else.
+// The JSON of a value that is not a string; text that is not JSON becomes a string.
 std::string CallParser::ValueJson(const std::string& raw) const {
   const auto json = base::ParseJson(raw);
   if (json.ok()) return json->Dump();

@@ -1,4 +1,4 @@
-// Reads the text of calls piece by piece, as CallFormat has them.
+// Parses the text of calls in CallFormat as it arrives.
 #pragma once
 
 #include <optional>
@@ -12,30 +12,30 @@
 
 namespace thermocline::chat {
 
-// An id for a call whose text has none.
+// Makes an id for a call without one; `of_nine`: nine characters.
 std::string NewCallId(bool of_nine);
 
 // Thread-compatible.
 class CallParser {
  public:
-  // Both must live as long.
+  // Both must outlive this.
   CallParser(const OutputFormat& format, const std::vector<Tool>& tools)
       : format_(format), tools_(tools) {}
 
-  // Takes what it can from `text`'s begin and appends parts. kMore: it needs more text; kEnded: the
-  // last call has ended; kLost: the text is no call.
+  // Consumes the start of `text` as far as possible and appends parts. kMore: it needs more text;
+  // kEnded: the last call has ended; kLost: the text is no call.
   enum class Outcome { kMore, kEnded, kLost };
   Outcome Push(std::string& text, std::vector<MessagePart>& out);
-  // A call whose name stood elsewhere; its arguments are the JSON that comes.
+  // Begins a call whose name came from outside the call; its arguments are the JSON that follows.
   void BeginCall(const std::string& name, std::vector<MessagePart>& out);
   void AddArguments(std::string text, std::vector<MessagePart>& out);
 
-  // The answer has ended: appends what was read of an argument that is under way, so that nothing
-  // is lost. It stays open.
+  // Called when the answer has ended: appends the part of an unfinished argument, so that no text
+  // is lost. The argument stays open.
   void Finish(const std::string& text, std::vector<MessagePart>& out);
 
   int count() const { return count_; }
-  // True once the name of the call that is read is known.
+  // True once the current call's name is known.
   bool named() const { return named_; }
 
  private:
@@ -48,20 +48,21 @@ class CallParser {
   Outcome TakeOpen(std::string& text, std::vector<MessagePart>& out);
   Outcome TakeWhole(std::string& text, std::vector<MessagePart>& out);
   Outcome TakeString(std::string& text, std::vector<MessagePart>& out);
-  // The marks of the value that is read.
+  // The marks of the current value.
   const ValueMarks& marks() const;
-  // True if the value that is read is a string, whatever it holds.
+  // True if the current value is a string, whatever its text.
   bool IsString() const;
   void AddString(const std::string& raw, bool last, std::vector<MessagePart>& out);
   std::string Unwrapped(const std::string& raw, bool last);
   void EndValue(bool goes_on, std::vector<MessagePart>& out);
-  // The place of the mark that ends a value, and whether another argument follows; npos: not yet.
+  // The position of the mark that ends a value, and whether another argument follows; npos: the
+  // mark has not arrived.
   struct ValueEnd {
     std::size_t at = kNowhere;
     bool goes_on = false;
   };
   ValueEnd FindEnd(const std::string& text, std::size_t from) const;
-  // Bytes at the text's end that may be the begin of a mark.
+  // The number of bytes at the text's end that may be the start of a mark.
   std::size_t EndOfCut(const std::string& text) const;
   std::size_t OverlapOfMarks(const std::string& text) const;
   std::string ValueJson(const std::string& raw) const;
@@ -70,20 +71,20 @@ class CallParser {
   const OutputFormat& format_;
   const std::vector<Tool>& tools_;
   bool further_ = false;   // the pieces are those of CallFormat::next
-  std::size_t piece_ = 0;  // the next one
+  std::size_t piece_ = 0;  // the next piece
   int count_ = 0;
-  bool named_ = false;               // of the call that is read
-  bool announced_ = false;           // its kCallBegin was said
-  std::string name_, id_, waiting_;  // arguments before the name is known
+  bool named_ = false;               // the current call has a name
+  bool announced_ = false;           // its kCallBegin was emitted
+  std::string name_, id_, waiting_;  // waiting_: arguments before the name is known
   JsonScan scan_;
   bool in_json_ = false;
-  // Arguments one by one.
+  // The state of arguments that are written one by one.
   enum class Argument { kFirst, kKey, kOpen, kWhole, kString };
   Argument argument_ = Argument::kFirst;
   std::string key_;
-  bool as_text_ = false;         // the value stands where strings stand
-  std::string held_;             // of a string, what may be the begin of a mark
-  std::optional<bool> wrapped_;  // whether it stands in CDATA, once that is known
+  bool as_text_ = false;         // the value has the marks of strings
+  std::string held_;             // bytes of a string that may be the start of a mark
+  std::optional<bool> wrapped_;  // the string is in CDATA; nullopt until known
   bool any_argument_ = false;
 };
 

@@ -11,11 +11,11 @@
 namespace thermocline::chat {
 namespace {
 
-// Stands for the end of a begun answer while its template is rendered. No template changes letters.
+// Marks the end of an unfinished answer while the template is rendered. No template changes
+// letters.
 constexpr const char* kMark = "THERMOCLINEbegunANSWERendsHERE";
 
-// The arguments of a call as JSON, as far as it goes: those of a call that a limit has cut have no
-// end.
+// The arguments of a call as JSON text. If a limit cut the call, the text is incomplete.
 std::string ArgumentsText(const Json& function) {
   if (const Json* text = function.Find(kArgumentsText)) return TextOf(text);
   const Json* arguments = function.Find("arguments");
@@ -37,7 +37,7 @@ std::vector<ToolCall> CallsOf(const Json& message) {
   return out;
 }
 
-// Nine letters and digits that stand for an id.
+// A nine-character id of letters and digits derived from `id`.
 std::string IdOfNine(const std::string& id) {
   const bool fits = id.size() == 9 && std::all_of(id.begin(), id.end(), [](char c) {
                       return std::isalnum(static_cast<unsigned char>(c)) != 0;
@@ -116,13 +116,13 @@ class Adapter {
     copy.Set("tool_calls", std::move(calls));
   }
 
-  // The function of a call as the template takes it. A template that writes arguments one by one
-  // cannot write those that are no object: they become text of the message.
+  // A call's function in the form that the template accepts. Templates that write arguments one by
+  // one cannot write arguments that are no object, which become text of the message.
   Json AdaptFunction(const Json& function, Json& message) const {
     Json out = Json::Object{};
     for (const auto& [key, value] : function.as_object())
       if (key != kArgumentsText) out.Set(key, value);
-    const Json* arguments = function.Find("arguments");  // nullptr also for those that are null
+    const Json* arguments = function.Find("arguments");  // nullptr also for JSON null
     if (format_.arguments_are_text) {
       out.Set("arguments", ArgumentsText(function));
     } else if (arguments == nullptr) {
@@ -134,7 +134,7 @@ class Adapter {
     return out;
   }
 
-  // Results that follow each other become one message where the template has no role for them.
+  // Consecutive results are joined into one message if the template has no role for them.
   void AddResult(const Json& message, Json::Array& out) {
     if (format_.writes_results) {
       Json copy = message;
@@ -152,7 +152,7 @@ class Adapter {
     out.push_back(Json::Object{{"role", "user"}, {"content", text}});
   }
 
-  // The tools in words, in the system's message.
+  // Describes the tools in the system message.
   void ListTools(Json::Array& messages) const {
     std::string text =
         "You may call tools to help with the user's request. Their signatures, one JSON object a "

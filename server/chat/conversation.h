@@ -1,4 +1,4 @@
-// A conversation as clients send it, and as a model's chat template wants it.
+// A conversation, and its conversion for a model's chat template.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,34 @@
 
 namespace thermocline::chat {
 
-// A member of a call's "function" beside its arguments: their text as the client wrote it. Numbers
-// and escapes have several forms, and a prompt is the same only if theirs is.
+// A member of a call's "function" that holds the arguments as the client wrote them. Numbers and
+// escapes have several spellings, and only the same spelling gives the same prompt.
 inline constexpr const char* kArgumentsText = "arguments_text";
 
 struct Conversation {
-  // {"messages": [...]} in the shape of OpenAI's API, where the arguments of calls are objects, and
-  // whatever else the template shall read.
+  // {"messages": [...]} in the form of OpenAI's API, except that arguments of calls are objects,
+  // and the template's other variables.
   Json json = {};
   ToolRequest tools = {};
-  // The last message is an answer that is begun: it goes on from there.
+  // The last message is an unfinished answer, which the model continues.
   bool continues_last = false;
 };
 
-// The calls of an earlier answer in the format's words.
+// The calls of an earlier answer in the model's format.
 std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& calls);
 
-// Returns the template's input: tools and results where it knows no such messages become text, ids
-// and arguments take the form it wants. The last message is left out if the conversation continues
-// it.
+// Returns the template's input. Tools and results become text if the template does not support
+// them; ids and arguments get the form that it accepts. The last message is left out if the model
+// continues it.
 Json ForTemplate(const OutputFormat& format, const Conversation& conversation);
 
-// The same with the begun answer as the last message, a mark behind its text, and without a prompt
-// for another answer. Requires: continues_last.
+// The same with the unfinished answer as the last message, a mark after its text, and no prompt for
+// another answer. Requires: continues_last.
 Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation);
-// Returns where that mark begins; nothing if the template does not show the answer as it is.
+// Returns the mark's position, or nullopt if the template changes the answer.
 std::optional<std::size_t> FindMark(const std::string& rendered);
 
-// The text that an answer which continues the last message begins with. Requires: continues_last.
+// The unfinished answer's text in the model's format. Requires: continues_last.
 std::string BegunText(const OutputFormat& format, const Conversation& conversation);
 
 }  // namespace thermocline::chat

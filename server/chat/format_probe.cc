@@ -63,7 +63,7 @@ Json CallJson(int index, const Json& arguments, const std::string& id, bool as_t
                                 {"arguments", as_text ? Json(arguments.Dump()) : arguments}}}};
 }
 
-// Position behind the last marker that closes reasoning, or 0.
+// The position after the last marker that closes reasoning, or 0.
 std::size_t BehindReasoning(const std::string& text, const ReasoningTags& tags) {
   const std::size_t at = tags.known() ? text.rfind(tags.close) : kNowhere;
   return at == kNowhere ? 0 : at + tags.close.size();
@@ -100,7 +100,7 @@ class Probe {
 
  private:
   bool Mentions(const std::string& text) const { return template_.source.find(text) != kNowhere; }
-  // "" where the template refuses.
+  // "" if the template rejects the conversation.
   std::string Render(Json::Array messages, bool generate) const {
     const auto text = template_.render(Json::Object{{"messages", std::move(messages)},
                                                     {format_.tools_variable, tools_},
@@ -117,8 +117,8 @@ class Probe {
     }
   }
 
-  // Returns the place where two texts differ, moved back to the begin of a marker they share in
-  // part.
+  // Returns the position where two texts differ, moved back to the start of a marker that they
+  // share in part.
   static std::size_t WhereTheyPart(const std::string& a, const std::string& b) {
     const auto at = static_cast<std::size_t>(
         std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -127,11 +127,12 @@ class Probe {
     return open != kNowhere && (close == kNowhere || close < open) ? open : at;
   }
 
-  // Finds the template's marks around an answer's text, without the end of the answer.
+  // Finds the template's marks around an answer's text, except the end of the answer.
   void FindContentMarks() {
     const std::size_t at = plain_.find(kPlain);
     if (at == kNowhere || format_.harmony) return;
-    constexpr std::size_t kNearTheEnd = 64;  // where a prompt says that an answer begins
+    // A prompt's generation mark lies within its last bytes.
+    constexpr std::size_t kNearTheEnd = 64;
     const std::size_t from = WhereTheyPart(plain_, prompt_);
     std::string open =
         from < at && from + kNearTheEnd > prompt_.size() ? plain_.substr(from, at - from) : "";
@@ -145,7 +146,7 @@ class Probe {
     format_.content_close = Trimmed(WithoutStops(plain_end_));
   }
 
-  // A text up to the first marker that ends answers.
+  // `text` up to the first marker that ends answers.
   std::string WithoutStops(const std::string& text) const {
     for (std::size_t at = 0; at < text.size(); ++at) {
       for (std::size_t size = 1; size <= 40 && at + size <= text.size(); ++size)
@@ -154,7 +155,7 @@ class Probe {
     return text;
   }
 
-  // An answer of calls, without what stands around it; "" where the template shows none.
+  // An answer that consists of calls, without the text around it; "" if the template renders none.
   std::string Answer(const std::vector<Json>& arguments, bool as_text, bool names_in_ids) const {
     Json::Array calls;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -171,14 +172,14 @@ class Probe {
     return Trimmed(text.substr(BehindReasoning(text, format_.reasoning)));
   }
 
-  // Without what ends a plain answer, too, and white space around.
+  // `text` without white space around it and without the end that it shares with a plain answer.
   std::string WithoutEnd(const std::string& text) const {
     std::size_t same = static_cast<std::size_t>(
         std::mismatch(text.rbegin(), text.rend(), plain_end_.rbegin(), plain_end_.rend()).first -
         text.rbegin());
     std::string kept = text.substr(0, text.size() - same);
     const std::size_t open = kept.rfind('<'), close = kept.rfind('>');
-    if (open != kNowhere && (close == kNowhere || close < open)) {  // half a marker: all of it
+    if (open != kNowhere && (close == kNowhere || close < open)) {  // cuts a partial marker off
       const std::size_t end = text.find('>', kept.size());
       if (end != kNowhere) kept = text.substr(0, end + 1);
     }
@@ -215,7 +216,7 @@ class Probe {
         auto calls = LearnCalls(texts);
         if (!calls.has_value()) continue;
         if (!as_text && calls->tagged.has_value() && calls->tagged->open.ends_with('\'')) {
-          // The object is in Python's notation; JSON is better if the template takes it.
+          // The object is in Python's notation; JSON is preferred if the template accepts it.
           const auto json = LearnCalls(TextsOfCalls(true, names_in_ids));
           if (json.has_value() && !json->tagged.has_value()) continue;
         }
@@ -227,12 +228,12 @@ class Probe {
       }
     }
     format_.calls = KnownCalls();
-    // A template that asks for another form would mislead with its list of tools.
+    // If the template asks for another call format, its list of tools would mislead the model.
     if (!Mentions(format_.calls.trigger) && !format_.calls.tagged.has_value())
       format_.lists_tools = false;
   }
 
-  // LFM2's: a list of Python's calls. Source: its model card.
+  // LFM2's format: a list of Python calls. Source: its model card.
   static CallFormat PythonCalls() {
     const auto calls = [](const std::string& one, const std::string& more) {
       return StrCat("<|tool_call_start|>[", kProbeTools[0], "(", one, ")", more,
@@ -251,8 +252,8 @@ class Probe {
         .value_or(CallFormat());
   }
 
-  // Returns the format of a template that does not write earlier calls: the one it asks for, or one
-  // of our own.
+  // Returns the call format for a template that does not render earlier calls: the one it asks for,
+  // or one of our own.
   CallFormat KnownCalls() const {
     CallTexts texts;
     const auto fill = [&texts](const auto& answer) {
@@ -298,7 +299,7 @@ class Probe {
     format_.ids_of_nine = format_.writes_calls && Render({User("Hey"), foreign}, false).empty();
   }
 
-  // The places in a conversation at which the template takes system and user messages.
+  // Finds the places in a conversation where the template accepts system and user messages.
   void FindPlaces(const Json& call, const Json& result) {
     constexpr const char* kSecond = "text of a second message";
     const auto system = [](const char* text) {

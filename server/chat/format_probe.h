@@ -1,6 +1,6 @@
-// Learns how a model writes its answers from what its chat template makes of conversations with
-// known words in them: the text around those words is the format.
-// Source: the idea of telling formats by rendering is that of llama.cpp's template analysis.
+// Learns a model's answer format by rendering conversations of known words with its chat template:
+// the text around those words is the format. Source: the idea is from llama.cpp's template
+// analysis.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@
 namespace thermocline::chat {
 
 struct ProbedTemplate {
-  // The text of a conversation ("messages", "tools", "add_generation_prompt"); an error where the
-  // template refuses it.
+  // Renders a conversation ("messages", "tools", "add_generation_prompt"); an error if the template
+  // rejects it.
   std::function<Result<std::string>(const Json& conversation)> render;
-  // True if a token of this text ends answers.
+  // True if a token with this text ends answers.
   std::function<bool(std::string_view text)> is_stop;
-  std::string source;  // of the template
+  std::string source;  // the template's source
 };
 
-// Always an answer: where the template does not tell how calls are written, they are objects of
-// JSON between <tool_call> and </tool_call>.
+// Always returns a format with calls: if the template does not show their format, calls are JSON
+// objects between <tool_call> and </tool_call>.
 OutputFormat LearnFormat(const ProbedTemplate& chat_template);
 
 }  // namespace thermocline::chat

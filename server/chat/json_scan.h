@@ -1,4 +1,4 @@
-// Finds the end of a JSON object or list that comes in pieces.
+// Finds the end of a JSON object or list that arrives in pieces.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ inline constexpr std::size_t kNowhere = std::string_view::npos;
 
 class JsonScan {
  public:
-  // Looks at the next byte; whether the value that began with the first bracket ends with it.
+  // Takes the next byte; returns true if it ends the value that began with the first bracket.
   bool Push(char c) {
     if (in_string_) {
       if (escaped_) {
@@ -32,7 +32,7 @@ class JsonScan {
   int depth_ = 0;
 };
 
-// The position behind the value that begins at `at`; npos: it does not end.
+// The position after the value that begins at `at`; npos if the value is incomplete.
 inline std::size_t EndOfJson(std::string_view text, std::size_t at) {
   JsonScan scan;
   for (std::size_t i = at; i < text.size(); ++i)

@@ -30,7 +30,7 @@ bool BeginsPart(std::string_view text, std::string_view marker) {
   return text.substr(0, size) == marker.substr(0, size);
 }
 
-// `text` without what may stand between calls.
+// `text` without leading separators between calls.
 std::string_view WithoutSeparators(std::string_view text) {
   while (true) {
     const std::string_view before = text;
@@ -41,7 +41,7 @@ std::string_view WithoutSeparators(std::string_view text) {
   }
 }
 
-// A tool by the name that a model wrote, or nullptr.
+// The tool with the name that a model wrote, or nullptr.
 const Tool* FindTool(std::string_view name, const std::vector<Tool>& tools) {
   const auto find = [&tools](std::string_view wanted) -> const Tool* {
     const auto found = std::find_if(tools.begin(), tools.end(),
@@ -65,8 +65,7 @@ std::vector<std::string> RequiredOf(const Tool& tool) {
   return out;
 }
 
-// True if `arguments` has all parameters that the schema requires and only parameters of the
-// schema.
+// True if `arguments` has all required parameters of the schema and no unknown ones.
 bool FitsSchema(const Tool& tool, const Json& arguments) {
   const Json* properties = tool.parameters.Find("properties");
   for (const std::string& name : RequiredOf(tool))
@@ -77,7 +76,7 @@ bool FitsSchema(const Tool& tool, const Json& arguments) {
                      });
 }
 
-// Reads the calls of one candidate. All must be calls, or none is.
+// Parses the calls of one candidate. Either all parts are calls, or the candidate is text.
 class Reader {
  public:
   Reader(const std::vector<Tool>& tools, bool cut) : tools_(tools), cut_(cut) {}
@@ -113,7 +112,7 @@ class Reader {
     ReadList(Trimmed(body));
   }
 
-  // Calls with separators between them, until the text's end.
+  // Parses calls with separators between them, until the text's end.
   void ReadList(std::string_view text) {
     text = WithoutSeparators(text);
     while (good() && !text.empty()) {
@@ -145,7 +144,7 @@ class Reader {
     return end == kNowhere ? std::string_view() : text.substr(end);
   }
 
-  // With the brackets that are open, unless a string is.
+  // Appends the missing closing brackets, unless a string is open.
   static std::string Closed(std::string_view text) {
     std::string open;
     bool in_string = false;
@@ -194,7 +193,7 @@ class Reader {
     Add(tool, parsed->Dump());
   }
 
-  // {"NAME": {...}}
+  // Parses {"NAME": {...}}.
   void ReadNamedMember(const Json& object) {
     if (object.as_object().size() != 1) return Reject(CallRule::kMembers);
     const auto& [name, arguments] = object.as_object()[0];
@@ -211,7 +210,7 @@ class Reader {
                        });
   }
 
-  // <function=NAME><parameter=KEY>VALUE</parameter>...</function>
+  // Parses <function=NAME><parameter=KEY>VALUE</parameter>...</function>.
   std::string_view ReadTagged(std::string_view text) {
     constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>",
                                kEnd = "</function>";
@@ -241,7 +240,7 @@ class Reader {
     return text.substr(kEnd.size());
   }
 
-  // Strings stand as they are, without a line's end on each side; all else is JSON.
+  // Strings are raw text, without one line break at each end; other values are JSON.
   static Json TaggedValue(const Tool& tool, const std::string& key, std::string_view raw) {
     if (raw.starts_with('\n')) raw.remove_prefix(1);
     if (raw.ends_with('\n')) raw.remove_suffix(1);
@@ -251,7 +250,7 @@ class Reader {
   }
 
   void Add(const Tool& tool, std::string arguments) {
-    // A strict tool is called under its grammar alone.
+    // Strict tools can only be called under their grammar.
     if (tool.strict) return Reject(CallRule::kMembers);
     if (out_.calls.size() == kLenientCallsMax) return Reject(CallRule::kMembers);
     out_.calls.push_back({.id = "", .name = tool.name, .arguments = std::move(arguments)});
@@ -262,7 +261,7 @@ class Reader {
   LenientCalls out_;
 };
 
-// True if an object that begins so may be a call: its first key is one that calls have.
+// True if an object with this start may be a call: its first key is one of a call's keys.
 bool MayBeObject(std::string_view text, const std::vector<Tool>& tools) {
   text.remove_prefix(1);
   text = text.substr(std::min(text.find_first_not_of(kBlank), text.size()));

@@ -1,4 +1,4 @@
-// The members of a message in OpenAI's shape.
+// Access to a message's members in OpenAI's format.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace thermocline::chat {
 
-// "" of a value that is no string, or of none.
+// The string; "" for other values and nullptr.
 inline std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Adds to the message's text, with `between` if it has one. In place: messages of thousands of
-// parts are joined by this.
+// Appends to the message's text, after `between` if the text is not empty. It works in place, since
+// messages may have thousands of parts.
 inline void AppendContent(Json& message, std::string_view between, std::string_view text) {
   Json* content = message.FindRaw("content");
   if (content == nullptr || !content->is_string()) return message.Set("content", text);

@@ -1,4 +1,4 @@
-// The parts of an answer, piece by piece and as a whole.
+// The parts of an answer, as a stream and as a whole.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The form in which a model writes its answers: reasoning, text, calls of tools. Data, learned from
-// its chat template (format_probe.h); the parser and the grammar of answers read it.
+// A model's answer format: reasoning, text, tool calls. It is learned from the chat template
+// (format_probe.h); the parser and the grammar of answers use it.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace thermocline::chat {
 
-// A part of a call's text: what stands there always, or a hole.
+// A piece of a call: fixed text, or a hole.
 struct CallPiece {
   enum class Kind {
     kText,
     kName,       // of the tool
     kArguments,  // JSON, or as TaggedArguments
     kId,         // nine letters or digits
-    kIndex       // a number that grows from call to call
+    kIndex       // increases from call to call
   };
   Kind kind = Kind::kText;
   std::string text = {};  // kText
@@ -24,28 +24,28 @@ struct CallPiece {
 };
 using CallPieces = std::vector<CallPiece>;
 
-// The text around a value: behind its key, before the next key, behind the last value.
+// The text around a value: before the value, between it and the next key, after the last value.
 struct ValueMarks {
   std::string open, next, close;
 };
-// Arguments one by one: `open` KEY text.open VALUE text.next KEY ... text.close. Strings are
-// written as they are, or in quotes with backslashes; all else is JSON.
+// Arguments written one by one: `open` KEY text.open VALUE text.next KEY ... text.close. Strings
+// are raw text, or in quotes with backslash escapes; other values are JSON.
 struct TaggedArguments {
   std::string open;        // before the first key
-  std::string empty;       // instead of all, where there are none
-  ValueMarks text, other;  // of strings, of all else
-  char quote = '\0';       // that of strings, if they have one
-  // The end of a string: `next` and `close` begin so.
+  std::string empty;       // replaces everything if there are no arguments
+  ValueMarks text, other;  // around strings, and around other values
+  char quote = '\0';       // around strings; 0 = no quotes
+  // The common start of `next` and `close`, which ends a string.
   std::string TextEnd() const;
 };
 
 struct CallFormat {
-  CallPieces first;       // the first call, and what all begin with
-  CallPieces next;        // each further one; empty: there is one call at most
-  std::string end;        // behind the last
-  std::string trigger;    // with which `first` begins: what tells a call from text
-  bool at_start = false;  // the trigger counts only where the answer begins
-  std::optional<TaggedArguments> tagged = {};  // else arguments are JSON
+  CallPieces first;       // the first call; its start is common to all
+  CallPieces next;        // each further call; empty: at most one call
+  std::string end;        // after the last call
+  std::string trigger;    // the start of `first`, which distinguishes a call from text
+  bool at_start = false;  // the trigger counts only at the answer's start
+  std::optional<TaggedArguments> tagged = {};  // nullopt: arguments are JSON
 
   bool known() const { return !first.empty(); }
 };
@@ -59,31 +59,31 @@ struct OutputFormat {
   ReasoningTags reasoning = {};
   std::string content_open = {}, content_close = {};  // around text; often empty
   CallFormat calls = {};
-  bool call_ends_thought = false;  // the trigger of calls within reasoning ends it: Qwen 3
-  // gpt-oss: messages with channels and recipients, which no template's history shows as they are
-  // generated.
+  bool call_ends_thought = false;  // a call's trigger within reasoning ends it (Qwen 3)
+  // gpt-oss: messages with channels and recipients, which templates do not render as the model
+  // generates them.
   bool harmony = false;
 
-  // The template's treatment of a history.
+  // The template's support for conversations.
   std::string tools_variable = "tools";
-  bool lists_tools = false;         // in the prompt
-  bool writes_calls = false;        // of earlier answers
-  bool writes_results = false;      // of tools
-  bool arguments_are_text = false;  // it wants them as JSON in a string
+  bool lists_tools = false;         // it renders the list of tools
+  bool writes_calls = false;        // it renders the calls of earlier answers
+  bool writes_results = false;      // it renders tools' results
+  bool arguments_are_text = false;  // arguments of calls must be JSON in a string
   bool system_role = true;          // a system message at the front
-  bool several_systems = false;     // several of them there
-  bool late_system = false;         // one behind an answer, shown at its place
-  bool repeated_user = true;        // user messages that follow each other
-  bool user_after_result = true;    // a user message behind the result of a tool
-  bool ids_of_nine = false;         // it accepts ids of nine letters and digits only
-  // Control tokens in the texts above, by their text, the longest first.
+  bool several_systems = false;     // several system messages there
+  bool late_system = false;         // a system message after an answer, rendered in place
+  bool repeated_user = true;        // consecutive user messages
+  bool user_after_result = true;    // a user message after a tool's result
+  bool ids_of_nine = false;         // ids must have nine letters and digits
+  // Control tokens in the texts above, with their text, the longest first.
   std::vector<std::pair<std::string, int>> control_tokens = {};
 };
 
-// The literal texts of a format: those of reasoning and text, and, with `calls`, those of calls.
+// The literal texts of a format: the marks of reasoning and text and, with `calls`, of calls.
 std::vector<std::string> TextsOf(const OutputFormat& format, bool calls = true);
 
-// Control tokens that an answer's parser has to see.
+// Control tokens whose text the answer's parser needs.
 std::vector<int> ShownTokens(const OutputFormat& format, bool calls);
 
 }  // namespace thermocline::chat

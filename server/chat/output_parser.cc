@@ -8,7 +8,7 @@ namespace {
 using Part = MessagePart::Kind;
 constexpr const char* kSpace = " \n\r\t";
 
-// Returns how many bytes at the end of `text` may be the begin of `marker`.
+// Returns how many bytes at the end of `text` may be the start of `marker`.
 std::size_t Overlap(std::string_view text, std::string_view marker) {
   if (marker.empty()) return 0;
   for (std::size_t n = std::min(text.size(), marker.size() - 1); n > 0; --n)
@@ -16,7 +16,7 @@ std::size_t Overlap(std::string_view text, std::string_view marker) {
   return 0;
 }
 
-// White space at the end, which belongs to a marker if one follows.
+// White space at the end, which belongs to a marker that may follow.
 std::size_t SpaceAtEnd(std::string_view text) {
   const std::size_t last = text.find_last_not_of(kSpace);
   return last == kNowhere ? text.size() : text.size() - last - 1;
@@ -69,7 +69,7 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
       FinishCandidate(cut, out);
       break;
     case State::kCalls:
-      // The arguments of an announced call end here; text that is no call yet stays text.
+      // The arguments of an announced call end here; a text that did not become a call is text.
       if (calls_.count() == 0) held_.insert(0, call_text_);
       if (calls_.count() == 0) Say(Part::kText, held_.size(), out);
       calls_.Finish(held_, out);
@@ -80,7 +80,7 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
   held_.clear();
 }
 
-// Returns true if it got any further.
+// Returns true if it made progress.
 bool OutputParser::Step(std::vector<MessagePart>& out) {
   switch (state_) {
     case State::kStart:
@@ -103,7 +103,7 @@ bool OutputParser::Step(std::vector<MessagePart>& out) {
   return false;
 }
 
-// Before the first word: reasoning may begin, or the mark of text.
+// Before the first word, reasoning or the text's mark may begin.
 bool OutputParser::StepStart() {
   const std::size_t begin = held_.find_first_not_of(kSpace);
   if (begin == kNowhere) return false;
@@ -126,7 +126,7 @@ bool OutputParser::StepStart() {
 }
 
 bool OutputParser::StepReasoning(std::vector<MessagePart>& out) {
-  if (!said_) {  // not the line's end behind the opening tag
+  if (!said_) {  // drops the line break after the opening tag
     const std::size_t begin = held_.find_first_not_of(kSpace);
     if (begin == kNowhere) return false;
     held_.erase(0, begin);
@@ -188,7 +188,7 @@ bool OutputParser::StepText(std::vector<MessagePart>& out) {
   }
   const std::size_t lenient = FindLenient();
   if (lenient < at) {
-    // The white space before it is held, too: it is said if this is text.
+    // The white space before the candidate is held, too, and emitted if the candidate is text.
     Say(Part::kText, lenient - SpaceAtEnd(std::string_view(held_).substr(0, lenient)), out);
     state_ = State::kCandidate;
     return true;
@@ -236,7 +236,7 @@ void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
   }
 }
 
-// The first `bytes` of what is held become text that the client sees.
+// Records that the first held `bytes` become text.
 void OutputParser::NoteProse(std::size_t bytes) {
   const std::string_view text = std::string_view(held_).substr(0, bytes);
   const std::size_t line = text.rfind('\n');
@@ -252,18 +252,18 @@ bool OutputParser::StepCalls(std::vector<MessagePart>& out) {
   call_text_.append(before, 0, before.size() - held_.size());
   if (outcome == CallParser::Outcome::kMore) return false;
   if (outcome == CallParser::Outcome::kEnded) {
-    held_.clear();  // nothing but what ends the answer may follow
+    held_.clear();  // only the answer's end may follow
     return false;
   }
-  // The trigger was there, and then no call: text.
+  // The trigger came without a call, so it is text.
   if (calls_.count() == 0) held_.insert(0, call_text_);
   Say(Part::kText, held_.size(), out);
   state_ = State::kText;
   return false;
 }
 
-// "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", also with the recipient
-// before the channel.
+// Parses "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", also with the
+// recipient before the channel.
 bool OutputParser::StepHeader(std::vector<MessagePart>& out) {
   const std::string_view mark = "<|message|>";
   const std::size_t at = held_.find(mark);
@@ -304,7 +304,7 @@ bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
   return true;
 }
 
-// Says the first `bytes` of what is held.
+// Emits the first `bytes` of the held text.
 void OutputParser::Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out) {
   if (bytes == 0) return;
   if (kind == Part::kText) NoteProse(bytes);

@@ -1,4 +1,4 @@
-// From an answer's text, as it comes, to its parts: reasoning, text, calls of tools.
+// Parses an answer's text, as it arrives, into parts: reasoning, text, tool calls.
 #pragma once
 
 #include <memory>
@@ -14,36 +14,37 @@
 
 namespace thermocline::chat {
 
-// The settings for reading one answer. Shared by the choices of a request.
+// The settings for parsing one answer. Shared by the choices of a request.
 struct Reading {
   std::shared_ptr<const OutputFormat> format;
-  bool calls = false;            // look for calls
+  bool calls = false;            // parse calls
   bool in_reasoning = false;     // the prompt ends within reasoning
   bool continues = false;        // the prompt ends within the answer's text
-  bool lenient = false;          // calls may have other forms than the template's
-  bool parallel = true;          // of those there may be several
+  bool lenient = false;          // accept calls in other formats than the template's
+  bool parallel = true;          // an answer may have several lenient calls
   std::vector<Tool> tools = {};  // for the types of arguments
 };
 
-// The calls of one answer, counted.
+// The number and form of one answer's calls.
 struct CallTally {
   CallForm form = CallForm::kNative;
   int calls = 0;
-  CallRule rejected = CallRule::kNone;  // why a candidate is text, if there was one
+  CallRule rejected = CallRule::kNone;  // the rule by which a candidate was text
 };
 
-// One per choice; thread-compatible. What may become a marker is held back until that is clear.
+// One per choice; thread-compatible. Text that may be part of a marker is held back until it is
+// decided.
 class OutputParser {
  public:
   explicit OutputParser(std::shared_ptr<const Reading> reading);
 
-  // Appends the parts that are certain to `out`.
+  // Appends the decided parts to `out`.
   void Push(std::string_view text, std::vector<MessagePart>& out);
-  // Appends what was held back: the answer has ended, because of a limit if it is `cut`.
+  // Appends the held text: the answer has ended, with `cut` because of a limit.
   void Finish(bool cut, std::vector<MessagePart>& out);
   bool in_reasoning() const { return state_ == State::kReasoning; }
   bool in_call() const { return state_ == State::kCalls; }
-  // Calls that were begun.
+  // The calls begun so far.
   CallTally tally() const {
     return {.form = form_, .calls = calls_.count(), .rejected = rejected_};
   }
@@ -66,7 +67,7 @@ class OutputParser {
   bool StepText(std::vector<MessagePart>& out);
   bool StepCandidate();
   bool StepCalls(std::vector<MessagePart>& out);
-  // The place in what is held at which a lenient form may begin, or npos.
+  // The position in the held text at which a lenient form may begin, or npos.
   std::size_t FindLenient() const;
   void FinishCandidate(bool cut, std::vector<MessagePart>& out);
   void NoteProse(std::size_t bytes);
@@ -78,17 +79,17 @@ class OutputParser {
 
   const std::shared_ptr<const Reading> reading_;
   State state_;
-  std::string held_;       // not decided yet
-  bool said_ = false;      // text came
-  std::string call_text_;  // what was read of calls
+  std::string held_;       // text that is not decided yet
+  bool said_ = false;      // text was emitted
+  std::string call_text_;  // the consumed text of calls
   CallParser calls_;
-  // Lenient forms are looked for until a candidate turned out to be text.
+  // Lenient forms are searched until one candidate was text.
   bool lenient_;
-  bool line_begins_ = true;  // only spaces since the last line's end
-  std::size_t prose_ = 0;    // bytes of text that were said
+  bool line_begins_ = true;  // only spaces since the last line break
+  std::size_t prose_ = 0;    // bytes of emitted text
   CallForm form_ = CallForm::kNative;
   CallRule rejected_ = CallRule::kNone;
-  // For a message with a channel.
+  // The current message's channel.
   MessagePart::Kind channel_ = MessagePart::Kind::kText;
   bool to_tool_ = false;
 };

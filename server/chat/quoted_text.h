@@ -1,4 +1,4 @@
-// Text between quotes in which backslashes escape, as some formats of calls write strings.
+// Strings in quotes with backslash escapes, as some call formats write them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace thermocline::chat {
 
-// Without the backslashes of a text between quotes.
+// The text of a quoted string, with its escapes resolved.
 inline std::string Unquoted(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -22,13 +22,13 @@ inline std::string Unquoted(const std::string& text) {
   return out;
 }
 
-// Returns how many backslashes the text ends with.
+// Returns the number of backslashes at the end of `text`.
 inline std::size_t SlashesAtEnd(std::string_view text) {
   const std::size_t last = text.find_last_not_of('\\');
   return last == kNowhere ? text.size() : text.size() - last - 1;
 }
 
-// The first unescaped `quote`, or npos.
+// The position of the first unescaped `quote`, or npos.
 inline std::size_t EndOfQuoted(const std::string& text, char quote) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\') {

@@ -1,4 +1,4 @@
-// The rules of a grammar of answers while they are written: GBNF, and parts that are no GBNF.
+// Builds the rules of an answer's grammar: GBNF, and parts such as schemas that are not GBNF.
 #pragma once
 
 #include <string>
@@ -13,28 +13,28 @@ namespace thermocline::chat {
 // Not thread-safe. Borrows the format.
 class RuleList {
  public:
-  // `any_arguments`: schemas of tools that are not strict do not count.
+  // `any_arguments`: ignores the schemas of tools that are not strict.
   RuleList(const OutputFormat& format, bool any_arguments)
       : format_(format), any_arguments_(any_arguments) {}
 
   void Add(const std::string& name, const std::string& body) { rules_.emplace_back(name, body); }
-  // Any text without `stops`; `at_start`: that does not begin with one.
+  // Adds a rule for any text without `stops`; `at_start`: for text that does not begin with a stop.
   void AddText(const std::string& name, std::vector<std::string> stops, bool at_start);
   void AddPart(const std::string& name, const GrammarSpec& spec, bool lenient);
-  // JSON that satisfies `schema`, of a tool; `lenient`: the tool is not strict.
+  // Adds a rule for JSON that satisfies a tool's `schema`; `lenient`: the tool is not strict.
   void AddSchema(const std::string& name, Json schema, bool lenient);
-  // The strings that `schema` allows as they stand in calls: with the format's quotes, if it has
-  // any, and without `stops`. None of them is in `except`.
+  // Adds a rule for the strings that `schema` allows, as calls write them: with the format's
+  // quotes, if it has any, without `stops`, and without the strings of `except`.
   void AddString(const std::string& name, const Json& schema, std::vector<std::string> stops,
                  std::vector<std::string> except, bool quoted, bool lenient);
 
-  // Text between quotes, and the control tokens in it by their ids.
+  // The GBNF for `text`: quoted, with control tokens in it by their ids.
   std::string Literal(const std::string& text) const;
-  // Free text has no control tokens, whatever they are called.
+  // Free text never contains control tokens.
   bool IsControl(const std::string& text) const;
   bool any_arguments() const { return any_arguments_; }
 
-  // The grammar of what was added.
+  // Returns the grammar of all added rules.
   GrammarSpec Take(std::string field);
 
  private:

@@ -17,7 +17,7 @@ Json Message(const char* role, std::string text) {
   return Json::Object{{"role", role}, {"content", std::move(text)}};
 }
 
-// Adds the system messages that stand before the first user message.
+// Adds the system messages before the first user message.
 void AddLeading(const OutputFormat& format, const Json::Array& leading, Json::Array& out) {
   if (format.system_role && (format.several_systems || leading.size() == 1)) {
     out.insert(out.end(), leading.begin(), leading.end());

@@ -10,8 +10,8 @@
 namespace thermocline::chat {
 namespace {
 
-// Writes one form. A rule "rest-NAME-N-x-C" derives what may come behind a value of the kind x and
-// C keys, from key N on; N = the number of keys: those without a name.
+// Writes one form. The rule "rest-NAME-N-x-C" derives the text after a value of kind x and C keys,
+// from key N on; if N is the number of keys, keys without a name follow.
 class FormWriter {
  public:
   FormWriter(const TaggedArguments& tagged, const Tool& tool, const Json& parameters,
@@ -50,16 +50,16 @@ class FormWriter {
     return StrCat("rest-", name_, "-", from, text ? "-t-" : "-o-", came);
   }
 
-  // Writes the rule for the text behind a value, from key `from` on.
+  // Writes the rule for the text after a value, from key `from` on.
   void WriteRest(std::size_t from, std::int64_t came, bool text) {
     const ValueMarks& marks = text ? tagged_.text : tagged_.other;
     std::string body = Ways(from, came, rules_.Literal(marks.next) + " ");
     if (MayEnd(from, came)) body += StrCat(body.empty() ? "" : " | ", rules_.Literal(marks.close));
-    // No end without it: a rule that derives nothing.
+    // A dead end is a rule that derives no text.
     rules_.Add(Rest(from, came, text), body.empty() ? Rest(from, came, text) : body);
   }
 
-  // KEY open VALUE rest, for the keys that may come next.
+  // KEY open VALUE rest, for each key that may come next.
   std::string Ways(std::size_t from, std::int64_t came, const std::string& lead) {
     std::string out;
     if (!MayGoOn(came)) return out;
@@ -84,7 +84,7 @@ class FormWriter {
     for (const auto& key : form_.keys) names.push_back(key.name);
     for (std::size_t i = 0; i < form_.others.size(); ++i) {
       const auto& others = form_.others[i];
-      // A key ends where the mark before its value begins.
+      // A key ends at the mark before its value.
       std::vector<std::string> stops;
       for (const std::string& open : {tagged_.text.open, tagged_.other.open})
         if (!open.empty() && !rules_.IsControl(open)) stops.push_back(open.substr(0, 1));
@@ -115,11 +115,11 @@ class FormWriter {
   const std::string name_;
   RuleList& rules_;
   std::vector<std::string> values_;
-  // The reader of calls uses the same types where strings and other values look alike.
-  std::vector<bool> text_, other_text_;  // by key, by others: the values are strings
+  // The call parser uses the same types if strings and other values have the same marks.
+  std::vector<bool> text_, other_text_;  // the values are strings, by key and by kind of other keys
 };
 
-// Roughly the number of ways from a key to the next one that rules are written for.
+// An estimate of the number of key transitions that need rules, and its limit.
 constexpr std::size_t kWaysMax = 200'000;
 std::size_t WaysOf(const std::vector<ArgumentForm>& forms) {
   std::size_t ways = 0;
@@ -129,7 +129,7 @@ std::size_t WaysOf(const std::vector<ArgumentForm>& forms) {
   return ways;
 }
 
-// The keys of `properties`, where all else is not understood.
+// The keys of `properties`, used if the rest of the schema is not supported.
 ArgumentForm PropertiesOf(const Json& parameters) {
   ArgumentForm form;
   const Json* properties = parameters.Find("properties");

@@ -1,4 +1,4 @@
-// The tools of a request, and what an answer may make of them.
+// The tools of a request, and its limits on calls.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@ namespace thermocline::chat {
 
 struct Tool {
   std::string name, description;
-  Json parameters = {};  // a JSON schema of an object; null: any object
-  bool strict = false;   // a schema that is not supported is refused
-  bool listed = true;    // else its definition stands in a message, and the prompt's list lacks it
+  Json parameters = {};  // JSON schema of an object; null: any object
+  bool strict = false;   // reject an unsupported schema
+  bool listed = true;    // false: a message defines it, so the prompt's list omits it
 };
 
 struct ToolChoice {
   enum class Mode { kAuto, kNone, kRequired };
   Mode mode = Mode::kAuto;
-  std::string name = {};  // with kRequired: this one, once; "" = any
-  bool parallel = true;   // several calls in one answer
+  std::string name = {};  // with kRequired: call this tool once; "" = any
+  bool parallel = true;   // allow several calls in one answer
 };
 
 struct ToolRequest {
@@ -28,7 +28,7 @@ struct ToolRequest {
   ToolChoice choice;
 };
 
-// As OpenAI's API has them, which chat templates read: [{"type": "function", "function": {...}}].
+// The form of OpenAI's API, which chat templates read: [{"type": "function", "function": {...}}].
 Json ToolsJson(const std::vector<Tool>& tools);
 
 }  // namespace thermocline::chat

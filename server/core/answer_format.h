@@ -1,5 +1,5 @@
-// The shape that one protocol gives an answer. Told what the choices say, it gives the bytes of a
-// stream or, in the end, the whole.
+// The response format of one protocol. It turns the choices' output into the events of a stream or
+// into one complete response.
 #pragma once
 
 #include <span>
@@ -12,20 +12,21 @@
 
 namespace thermocline::server {
 
-// The output of a choice.
+// The new output of a choice.
 struct Said {
   int choice = 0;
   std::span<const chat::MessagePart> parts = {};
   std::span<const int> tokens = {};
-  std::span<const TokenChannel::Score> scores = {}, prompt_scores = {};  // as TokenChannel::Update
-  std::span<const std::vector<float>> embeddings = {};                   // the same
+  // Scores as in TokenChannel::Update.
+  std::span<const TokenChannel::Score> scores = {}, prompt_scores = {};
+  std::span<const std::vector<float>> embeddings = {};  // embeddings as in TokenChannel::Update
 };
 
-// The progress of reading a prompt.
+// The progress of a prompt's prefill.
 struct PromptProgress {
   int choice = 0;
   int total = 0, cached = 0, read = 0;  // tokens
-  double ms = 0;                        // since the request came
+  double ms = 0;                        // since the request arrived
 };
 
 struct ChoiceEnd {
@@ -33,33 +34,34 @@ struct ChoiceEnd {
   FinishReason reason = FinishReason::kStop;
   Usage usage = {};   // of this choice
   bool last = false;  // every choice has ended
-  Usage total = {};   // of all, with `last`
+  Usage total = {};   // of all choices; set with `last`
 };
 
-// One answer's; thread-compatible. Of an answer that is no stream the bytes are not used: then
-// Whole is.
+// Formats one response; thread-compatible. For a response that is not a stream, the returned bytes
+// are discarded and Whole makes the response.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
   virtual const char* content_type() const { return "text/event-stream"; }
-  // Sent when the request is admitted, before its prompt is computed; "" where the protocol has no
-  // event for that. Clients' timers count events, not comments.
+  // The event sent when the request is admitted, before prefill; "" where the protocol has none.
+  // Clients' timers count events, not comments.
   virtual std::string Open() { return ""; }
-  // Before a choice's first words.
+  // Called before a choice's first output.
   virtual std::string Begin(int choice) = 0;
   virtual std::string Say(const Said& said) = 0;
   virtual std::string Progress(const PromptProgress&) { return ""; }
   virtual std::string End(const ChoiceEnd& end) = 0;
-  // Once every choice has ended.
+  // Called once every choice has ended.
   virtual Json Whole(const Usage& total) = 0;
-  // Bytes of the request that the answer repeats, as often as it does so at once.
+  // Bytes of the request that the response repeats, times the copies that exist at once.
   virtual std::size_t EchoBytes() const { return 0; }
-  // The end of a stream that fails.
+  // The end of a stream that failed.
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
-  // Returns the text that keeps a silent stream alive; "" where the protocol has nothing for that.
+  // Returns the text that keeps a silent stream alive; "" if the protocol has none.
   virtual std::string KeepAlive() { return ": keep-alive\n\n"; }
-  // True if that is an event which clients' timers count, so that it should come often.
+  // True if KeepAlive returns an event that resets clients' timers, so that it should be sent
+  // often.
   virtual bool tells_progress() const { return false; }
 };
 

@@ -23,7 +23,7 @@ bool IsName(std::string_view text) {
          });
 }
 
-// The text before the next ':' and that behind it.
+// Removes the text before the next ':' and the ':' from `rest`; returns the text.
 std::string_view TakeField(std::string_view& rest) {
   const std::size_t colon = rest.find(':');
   const std::string_view field = rest.substr(0, colon);
@@ -114,7 +114,7 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& path) {
     const std::string_view line = Trim(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (line.empty() || line.starts_with('#')) continue;
-    // The line itself stays out of the message: it may hold a key that was never hashed.
+    // The message omits the line, which may hold a key that was never hashed.
     if (Status added = keys.Add(line); !added.ok())
       return added.Annotate(StrCat(path, ":", number));
   }
@@ -164,7 +164,7 @@ std::optional<Identity> ApiKeys::Check(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return std::nullopt;
   const auto digest = Hash(key);
   if (!digest.has_value()) return std::nullopt;
-  // Every entry is compared, and wholly: the time tells nothing about how near a guess was.
+  // Every entry is compared in full, so that the time does not reveal how close a guess was.
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     const bool same = CRYPTO_memcmp(entry.digest.data(), digest->data(), digest->size()) == 0;

@@ -15,37 +15,39 @@ namespace thermocline::server {
 
 using chat::Conversation;
 
-// A gap between two texts, which the model is to fill.
+// A gap between two texts, which the model fills.
 struct Infill {
   struct File {
     std::string name = {}, text = {};
   };
   std::string prefix = {}, suffix = {};
-  std::vector<File> others = {};  // of the same repository; the first ones make way for the rest
+  std::vector<File> others = {};  // files of the same repository; the first ones are dropped first
 };
 
-// A text, the ids of its tokens, a conversation, or a gap.
+// A text, token ids, a conversation, or a gap.
 using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
 
 struct Asked {
   std::string model = {};            // "" = not given
   Request request = {};              // without prompt, tenant and deadline
   std::vector<Prompt> prompts = {};  // at least one
-  std::string prompt_field = {};     // as the protocol calls them
-  std::string suffix_field = {};     // and the text behind a gap
-  int choices = 1;                   // of each prompt
+  std::string prompt_field = {};     // the protocol's name of the prompt field
+  std::string suffix_field = {};     // and of the field with the text behind a gap
+  int choices = 1;                   // per prompt
   std::optional<GrammarSpec> grammar = {};
-  // Set for a conversation: the answer is read as reasoning, text and calls (Submission::reading).
+  // Set for a conversation: the output is parsed into reasoning, text and calls
+  // (Submission::reading).
   bool in_parts = false;
-  // The prompts' vectors are wanted instead of an answer: one request for all of them.
+  // Set if the client wants the prompts' embeddings instead of an answer: one request for all of
+  // them.
   std::optional<Pooling> embed = {};
-  // With `embed`: longer texts are cut to so many tokens, and to the context at most; 0 = they are
-  // refused.
+  // With `embed`: longer texts are truncated to so many tokens, at most to the context; 0 = they
+  // are rejected.
   int text_tokens_max = 0;
-  double timeout_s = 0;                          // 0 = the server's
-  std::vector<std::string> ignored_fields = {};  // names that the route does not know
-  // The server's bound on the answer's tokens, where the request has none; 0 = it has, or none
-  // holds.
+  double timeout_s = 0;                          // 0 = the server's timeout
+  std::vector<std::string> ignored_fields = {};  // fields that the route does not know
+  // The server's token limit for a request that sets none; 0 = the request sets one, or there is no
+  // limit.
   int default_max_tokens = 0;
 };
 

@@ -1,4 +1,4 @@
-// Bytes as base64 (RFC 4648), by OpenSSL.
+// Encodes bytes as base64 (RFC 4648), with OpenSSL.
 #pragma once
 
 #include <string>

@@ -13,7 +13,8 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Choices draw numbers of their own; the first draws those of a request with one choice.
+// Each choice has its own random seed. The first uses the request's seed, so that it equals the
+// answer of a request with one choice.
 std::uint64_t SeedOf(std::uint64_t seed, int choice) {
   return seed + 0x9E3779B97F4A7C15U * static_cast<std::uint64_t>(choice);
 }
@@ -69,13 +70,14 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
   const std::size_t choices = request.choices;
   CHECK(choices >= 1 && !requests.empty() && requests.size() * choices <= kChoicesMax);
   std::shared_ptr<Generation> generation(new Generation(service, request, std::move(on_ready)));
-  // Before a token can come: whoever reads the list sees every generation that runs.
+  // Registered before the first token, so that the list holds every running generation.
   service.Remember(generation);
   for (std::size_t i = 0; i < generation->choices_.size(); ++i) {
     Request each = requests[i / choices];
     each.sampling.seed = SeedOf(each.sampling.seed, static_cast<int>(i % choices));
     each.share_prompt = choices > 1;
-    // Holds the generation until the choice's end is taken, which resets the channel.
+    // The callback keeps the generation alive until the choice's end is taken, which resets the
+    // channel.
     auto channel = service.engine()->Submit(
         std::move(each), [generation, i] { generation->OnReady(i); }, admission);
     if (!channel.ok()) {
@@ -88,7 +90,8 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
       generation->choices_[i].channel = *channel;
       cause = generation->cause_;
     }
-    if (cause != CancelCause::kNone) (*channel)->Cancel(cause);  // by its id, before it was there
+    // Cancelled by id before the channel existed.
+    if (cause != CancelCause::kNone) (*channel)->Cancel(cause);
   }
   return generation;
 }
@@ -126,7 +129,8 @@ bool Generation::given_up() const {
 
 void Generation::Cancel(CancelCause cause) {
   std::vector<std::shared_ptr<TokenChannel>> channels;
-  // Destroyed after the lock: the last reference to a session may be in it, and a session cancels.
+  // Destroyed after the lock is released: it may hold the last reference to a session, whose
+  // destructor calls Cancel.
   std::function<void()> let_go;
   {
     const base::MutexLock lock(mutex_);
@@ -141,7 +145,7 @@ void Generation::Cancel(CancelCause cause) {
   for (std::size_t i = 0; i < channels.size(); ++i) {
     if (channels[i] == nullptr) continue;
     channels[i]->Cancel(cause);
-    OnReady(i);  // it may have ended before
+    OnReady(i);  // the choice may have ended before
   }
 }
 
@@ -159,7 +163,7 @@ void Generation::OnReady(std::size_t index) {
 }
 
 double Generation::Joules(const Usage& usage) {
-  if (usage.begun_at == Clock::time_point()) return 0;  // it ended in the queue
+  if (usage.begun_at == Clock::time_point()) return 0;  // the choice ended in the queue
   begun_at_ = std::min(begun_at_.value_or(usage.begun_at), usage.begun_at);
   return service_.metrics().Joules(*begun_at_, usage.ended_at).value_or(0);
 }
@@ -185,7 +189,7 @@ void Generation::Observe(Choice& choice, const TokenChannel::Update& update) {
     metrics.RequestFailed(RowOf(update.error).failed);
     base::LogError("id=", id_, ": ", update.error.message());
   }
-  std::function<void()> let_go;  // destroyed after the lock, as in Cancel
+  std::function<void()> let_go;  // destroyed after the lock is released, as in Cancel
   const base::MutexLock lock(mutex_);
   choice.channel.reset();
   if (++finished_ == choices()) let_go.swap(on_ready_);

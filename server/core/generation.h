@@ -1,5 +1,5 @@
-// One client's generation, whatever protocol it came by: its choices, their tokens, their
-// figures. HTTP and gRPC write what it gives.
+// One client's generation in any protocol: its choices, their tokens and their usage. HTTP and gRPC
+// format its output.
 #pragma once
 
 #include <atomic>
@@ -19,32 +19,32 @@ namespace thermocline::server {
 
 class Service;
 
-// Why what a choice ended with is no whole answer. Requires: it ended with kError or kCancelled.
+// Returns the error of a choice that ended with kError or kCancelled. Requires: it ended so.
 Status FailureOf(const TokenChannel::Update& update);
-// The refusal of work that the daemon's end leaves undone.
+// The error of work that is unfinished when the daemon stops.
 Status ShuttingDown();
-// The caller's key has as many connections as it may have.
+// The error of a connection beyond a key's limit.
 Status TooManyConnections(int connections_max);
-// The status of a request whose client left.
+// The status of a request whose client disconnected.
 Status ClientGone();
 
 inline constexpr int kChoicesMax = 64;  // of all prompts together
 
-// The generations of one request, for every protocol.
+// The generations of one request, in any protocol.
 struct GenerationRequest {
-  std::string id;                 // by which it can be cancelled: the request's x-request-id
-  std::vector<Request> requests;  // one for each prompt
-  int choices = 1;  // of each prompt; those behind the first draw with seeds of their own
+  std::string id;                 // the request's x-request-id, by which it can be cancelled
+  std::vector<Request> requests;  // one per prompt
+  int choices = 1;                // per prompt; every choice but the first has its own seed
   std::chrono::steady_clock::time_point arrived;
 };
 
-// Thread-safe: `on_ready` comes from the engine's thread and only posts; the other calls come from
-// the client's strand, Cancel from anywhere. Lives until every choice has ended, also when nobody
-// asks for it any more: what it has to count is counted then.
+// Thread-safe: the engine's thread calls `on_ready`, which only posts; Cancel may be called from
+// any thread, the other methods from the client's strand. Lives until every choice has ended, even
+// after the client disconnected, so that its usage is counted.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // Submits every choice. Errors as Engine::Submit; then none runs. The choices' places are taken
-  // from `admission`, if there are any.
+  // Submits every choice. Errors as Engine::Submit; then no choice runs. Uses the queue places of
+  // `admission`, if it has any.
   static Result<std::shared_ptr<Generation>> Start(Service& service,
                                                    const GenerationRequest& request,
                                                    Engine::Admission* admission,
@@ -55,23 +55,23 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::string& tenant() const { return tenant_; }
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
   int choices() const { return base::IntSize(choices_); }
-  // Tokens of all choices that were taken so far.
+  // Tokens taken so far, of all choices.
   std::int64_t tokens() const { return tokens_.load(std::memory_order_relaxed); }
-  // The tokens of all prompts, each counted once.
+  // Tokens of all prompts, each prompt counted once.
   std::int64_t prompt_tokens() const { return prompt_tokens_; }
   // Takes the output of choice `index` % choices of prompt `index` / choices since the last call;
-  // false: nothing. Counts it in the metrics. A client that takes nothing more is waited for, see
-  // TokenChannel.
+  // false if there is no new output. Counts it in the metrics. The engine waits for a client that
+  // takes nothing, see TokenChannel.
   bool Take(int index, TokenChannel::Update& update);
-  // True once the engine has begun with one of its choices.
+  // True once the engine has started one of the choices.
   bool begun() const;
-  // True once the end of every choice was taken.
+  // True once the end of every choice has been taken.
   bool finished() const { return finished_ == choices(); }
-  // True if the engine has given it up because its client does not read.
+  // True if the engine cancelled it because its client does not read.
   bool given_up() const;
-  // The work is not wanted any more. With kDisconnect, kDeadline, kSlowReader or kOtherChoice, when
-  // nobody is there to be told, nothing is called or taken any more; else every choice still ends,
-  // with FinishReason::kCancelled.
+  // Cancels the work. After kDisconnect, kDeadline, kSlowReader or kOtherChoice no client reads the
+  // rest, so `on_ready` is not called and no output is taken any more. After other causes every
+  // choice still ends, with FinishReason::kCancelled.
   void Cancel(CancelCause cause);
 
  private:
@@ -83,7 +83,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void OnReady(std::size_t index);
   bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
-  // From the first step of any choice that has ended to the last one of this; 0: not known.
+  // Energy from the first step of any ended choice to the last step of this one; 0 = unknown.
   double Joules(const Usage& usage) REQUIRES(take_mutex_);
 
   Service& service_;
@@ -92,10 +92,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
   std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
-  base::Mutex take_mutex_;     // one Take and its counting at a time; taken before mutex_
-  mutable base::Mutex mutex_;  // of on_ready_, abandoned_ and the channels
+  base::Mutex take_mutex_;     // serializes Take and its counting; acquired before mutex_
+  mutable base::Mutex mutex_;  // guards on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;
-  bool abandoned_ GUARDED_BY(mutex_) = false;  // its client left: nobody takes
+  // Its client disconnected, so that no output is taken.
+  bool abandoned_ GUARDED_BY(mutex_) = false;
   std::atomic<int> finished_{0};
   std::atomic<std::int64_t> tokens_{0};
   std::int64_t prompt_tokens_ = 0;

@@ -1,4 +1,4 @@
-// Tells the operator which fields of requests are ignored: once in the log, and by a metric.
+// Reports the ignored fields of requests to the operator: once in the log, and by a metric.
 #pragma once
 
 #include <set>
@@ -14,15 +14,15 @@ namespace thermocline::server {
 // Thread-safe.
 class IgnoredFields {
  public:
-  // Clients choose the names, so that only so many get a log line and a series of their own. Fields
-  // beyond them, and those with other characters than letters, digits, '_', '.' and '-' or more
-  // than 64 bytes, are counted as "other".
+  // Clients choose the names, so only so many get a log line and a time series of their own. Fields
+  // beyond them, names above 64 bytes, and names with characters other than letters, digits, '_',
+  // '.' and '-' are counted as "other".
   static constexpr std::size_t kNamesMax = 128;
 
-  // `metrics` must live as long.
+  // `metrics` must outlive this.
   explicit IgnoredFields(Metrics& metrics) : metrics_(metrics) {}
 
-  // One request of `route`, which is the route's template, had these fields.
+  // Counts the ignored fields of one request; `route` is the route's template.
   void Note(const std::string& route, const std::vector<std::string>& names);
 
  private:

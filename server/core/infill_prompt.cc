@@ -11,13 +11,13 @@ using Tokens = std::vector<int>;
 
 void Append(Tokens& to, const Tokens& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// A control token that the text spells stays text.
+// The tokens of `text`; a control token's name in it stays text.
 Result<Tokens> PlainTokens(const Service& service, const std::string& text,
                            PromptLimit limit = PromptLimit::kContext) {
   return EncodeText(service, text, {.add_special = false, .parse_special = false, .limit = limit});
 }
 
-// The other files, each behind its name, and the mark of the file with the gap.
+// The other files, each behind its name, then the name of the file with the gap.
 Result<Tokens> OtherFiles(const Service& service, const Infill& infill) {
   const model::InfillTokens& special = service.engine()->tokenizer().vocabulary().infill;
   Tokens out;

@@ -16,7 +16,7 @@ std::string Lower(std::string text) {
 
 constexpr std::string_view kAnyPort = ":*";
 
-// A host, or a host and a port in digits.
+// True for a host, or a host and a port in digits.
 bool IsHostAndPort(std::string_view text) {
   const std::size_t bracket = text.rfind(']'), colon = text.rfind(':');
   const bool has_port =
@@ -26,8 +26,8 @@ bool IsHostAndPort(std::string_view text) {
   return colon > 0 && port.has_value() && *port >= 0 && *port <= 65535;
 }
 
-// "*", or scheme://host[:port], as browsers send it, where the port may be "*"; or the origins of
-// pages in files and in sandboxes.
+// True for "*", for scheme://host[:port] as browsers send it, where the port may be "*", and for
+// the origins of files and sandboxed pages.
 bool IsOrigin(std::string_view text) {
   if (text == "*" || text == "null" || text == "file://") return true;
   if (text.ends_with(kAnyPort)) text.remove_suffix(kAnyPort.size());
@@ -46,7 +46,7 @@ std::string NormalOrigin(const std::string& text) {
   return origin;
 }
 
-// OK of "*", a name, or an address without a port.
+// OK for "*", a name, or an address without a port.
 Status CheckHost(const std::string& text) {
   const bool ipv6 = text.starts_with('[') && text.ends_with(']');
   const auto wrong = [&text](const char* why) {
@@ -66,7 +66,7 @@ Status CheckSocketPath(const char* key, std::string_view path) {
                                " bytes, and this one ", path.size());
 }
 
-// "host:port", where the host may be "[::1]", or "unix:PATH".
+// Checks "host:port", where the host may be "[::1]", or "unix:PATH".
 Status CheckGrpc(const ServerConfig& config) {
   constexpr std::string_view kUnix = "unix:";
   const std::string& address = config.grpc_address;

@@ -8,7 +8,7 @@
 namespace thermocline::server {
 namespace {
 
-constexpr std::size_t kProbeBytesMax = std::size_t{1} << 20;  // of a conversation of a few words
+constexpr std::size_t kProbeBytesMax = std::size_t{1} << 20;  // for a conversation of a few words
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 
 namespace thermocline::server {
 
-// Renders some twenty short conversations with the model's template.
+// Finds the format by rendering some twenty short conversations with the model's template.
 chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenizer& tokenizer);
 
 }  // namespace thermocline::server

@@ -23,13 +23,13 @@ Status TooLong(std::size_t tokens, bool at_least, std::size_t n_ctx) {
 
 std::size_t ContextOf(const Service& service) { return service.engine()->Stats().context_length; }
 
-// Tokens of `text` by `encode`, within `limit`.
+// The tokens of `text` by `encode`, within `limit`.
 template <typename Text, typename Encode>
 Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const Text& text,
                                 Encode encode) {
   const std::size_t n_ctx = ContextOf(service);
   const bool limited = limit == PromptLimit::kContext;
-  // Megabytes that cannot fit need not be tokenized to know it.
+  // A text of megabytes that cannot fit is rejected without tokenizing it.
   const std::size_t fewest = text.size() / service.engine()->tokenizer().token_bytes_max();
   if (limited && fewest >= n_ctx) return TooLong(fewest, true, n_ctx);
   std::vector<int> tokens = encode(text);
@@ -37,7 +37,7 @@ Result<std::vector<int>> Within(const Service& service, PromptLimit limit, const
   return tokens;
 }
 
-// True if white space alone follows the last `word`.
+// True if `text` ends with `word`, except for white space.
 bool EndsWith(const std::string& text, const std::string& word) {
   const auto trimmed = [](std::string_view all) {
     return all.substr(0, all.find_last_not_of(" \n\r\t") + 1);
@@ -48,7 +48,7 @@ bool EndsWith(const std::string& text, const std::string& word) {
 Result<EncodedPrompt> EncodeRaw(const Service& service, const std::string& text) {
   ASSIGN_OR_RETURN(std::vector<int> tokens, EncodeText(service, text));
   const model::Vocabulary& v = service.engine()->tokenizer().vocabulary();
-  // An empty text begins at the beginning, also for vocabularies that do not ask for it.
+  // An empty prompt is the beginning-of-sequence token, even if the vocabulary does not add one.
   if (tokens.empty() && v.bos >= 0) tokens = {v.bos};
   if (tokens.empty()) return base::InvalidArgument("the prompt is empty");
   return EncodedPrompt{.tokens = std::move(tokens), .bos_added = v.add_bos || text.empty()};
@@ -78,10 +78,10 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   if (prompt.ok() && conversation.continues_last)
     prompt->AppendData(chat::BegunText(format, conversation));
   if (prompt.ok()) return prompt;
-  // The bounds on templates are the client's to keep, not a queue to wait for.
+  // The template exceeded its limits on the client's request, so waiting would not help.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
   if (!too_much) return prompt.status();
-  GiveBackHeap(std::numeric_limits<std::size_t>::max());  // what it had made until then
+  GiveBackHeap(std::numeric_limits<std::size_t>::max());  // the memory that the template allocated
   return base::InvalidArgument(prompt.status().message());
 }
 
@@ -133,7 +133,7 @@ Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt
     const PromptLimit limit = cut ? PromptLimit::kNone : PromptLimit::kContext;
     ASSIGN_OR_RETURN(tokens, EncodeText(service, *text, {.parse_special = false, .limit = limit}));
   }
-  // One token less than the context, which leaves room for the end's.
+  // One token less than the context leaves room for the end-of-sequence token.
   if (cut)
     tokens.resize(std::min({tokens.size(), ContextOf(service) - 1, std::size_t(tokens_max)}));
   const int eos = service.engine()->tokenizer().vocabulary().eos;

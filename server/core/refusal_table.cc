@@ -13,7 +13,7 @@ constexpr const char* kServer = "server_error";
 constexpr const char* kLimit = "rate_limit_error";
 constexpr bool kRetry = true, kTold = true;
 
-// A client that has gone is 499 as nginx has it: only logs and metrics see that.
+// Status 499 for a disconnected client is nginx's; only logs and metrics show it.
 constexpr std::array kRows = {
     RefusalRow{R::kNone, 200, "", "", C::kOk, "OK", nullptr, "other", !kRetry, !kTold},
     RefusalRow{R::kInvalidField, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
@@ -28,7 +28,7 @@ constexpr std::array kRows = {
                "bad_request", "other", !kRetry, kTold},
     RefusalRow{R::kNotLoaded, 400, kClient, "failed_precondition", C::kFailedPrecondition,
                "FAILED_PRECONDITION", "bad_request", "other", !kRetry, kTold},
-    // A missing item is missing for every client.
+    // The item is missing for every client, so a retry does not help.
     RefusalRow{R::kNotFound, 404, kClient, "not_found", C::kNotFound, "NOT_FOUND", nullptr, "other",
                !kRetry, kTold},
     RefusalRow{R::kModelNotFound, 404, kClient, "model_not_found", C::kNotFound, "MODEL_NOT_FOUND",
@@ -71,12 +71,12 @@ constexpr std::array kRows = {
                "loading", "other", kRetry, kTold},
     RefusalRow{R::kDraining, 503, kServer, "unavailable", C::kUnavailable, "DRAINING", "draining",
                "other", kRetry, kTold},
-    // By somebody else: trying again is not for the client to decide.
+    // Cancelled by another client: a retry is not this client's decision.
     RefusalRow{R::kCancelled, 400, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
                nullptr, "other", !kRetry, kTold},
     RefusalRow{R::kClientGone, 499, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
                nullptr, "other", !kRetry, kTold},
-    // The model's file does not hold what was written.
+    // The model file is damaged.
     RefusalRow{R::kDataLoss, 500, kServer, "data_loss", C::kDataLoss, "DATA_LOSS", nullptr, "data",
                !kRetry, kTold},
     RefusalRow{R::kInternal, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other", !kRetry,

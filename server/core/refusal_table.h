@@ -1,5 +1,4 @@
-// The one table from a Status's reason to what HTTP, the OpenAI error body, gRPC and the metrics
-// make of it.
+// The one table that maps a Status's reason to HTTP, the OpenAI error body, gRPC and the metrics.
 #pragma once
 
 #include <span>
@@ -15,25 +14,25 @@ struct RefusalRow {
   int http_status;
   const char* openai_type;
   const char* openai_code;  // "" = null
-  StatusCode grpc_code;     // gRPC's codes have these numbers
-  const char* grpc_reason;  // of google.rpc.ErrorInfo
-  // The label of requests_rejected_total; nullptr: a fault of ours or an end, which is no
-  // rejection.
+  StatusCode grpc_code;     // numbered as gRPC's codes
+  const char* grpc_reason;  // in google.rpc.ErrorInfo
+  // The label of requests_rejected_total; nullptr for faults of the server and for ends, which are
+  // no rejections.
   const char* rejected;
   const char* failed;  // the label of requests_failed_total
-  bool retry_after;    // trying again helps, after Service::RetryAfterSeconds
-  bool told;           // the message is for clients, too, not for the log alone
+  bool retry_after;    // a retry helps, after Service::RetryAfterSeconds
+  bool told;           // clients get the message; otherwise only the log does
 };
 
-// In the order of Reason, one row each.
+// One row per Reason, in their order.
 std::span<const RefusalRow> RefusalTable();
-// Also of OK, which is HTTP's 200.
+// The row of a status; OK has one, too (HTTP's 200).
 const RefusalRow& RowOf(const Status& status);
 
-// Returns what a client may read of the status.
+// Returns the text that a client gets for the status.
 std::string MessageFor(const Status& status);
 
-// Counts it as rejected, by its reason.
+// Counts a rejected request by its reason.
 void CountRejection(Metrics& metrics, const Status& status);
 
 }  // namespace thermocline::server

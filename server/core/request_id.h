@@ -1,4 +1,5 @@
-// The ids of requests: chosen by clients or made here, in headers, logs, and to cancel by.
+// Ids of requests, chosen by clients or made here. They appear in headers and logs, and requests
+// are cancelled by them.
 #pragma once
 
 #include <string>
@@ -6,12 +7,12 @@
 
 namespace thermocline::server {
 
-// True if a client may call its request that: 1 to kRequestIdBytesMax characters of printable ASCII
-// without spaces.
+// True if a client may use `id`: 1 to kRequestIdBytesMax characters of printable ASCII without
+// spaces.
 bool IsRequestId(std::string_view id);
-// "req_" and 16 hexadecimal digits that nobody can guess.
+// Returns "req_" and 16 unpredictable hexadecimal digits.
 std::string NewRequestId();
-// `given` if it is an id, else a new one.
+// Returns `given` if it is an id, else a new one.
 std::string RequestIdFrom(std::string_view given);
 
 }  // namespace thermocline::server

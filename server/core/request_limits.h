@@ -1,5 +1,5 @@
-// Bounds on what one request may carry, whatever protocol it came by. Source: limits of hosted
-// APIs, with room.
+// Limits on the contents of one request, in every protocol. Source: limits of hosted APIs, with
+// room.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ inline constexpr std::size_t kStopTokensMax = 64;
 inline constexpr std::size_t kDryBreakersMax = 16;
 inline constexpr std::size_t kDryBreakerBytesMax = 64;
 inline constexpr std::size_t kLogitBiasMax = 1024;
-inline constexpr std::size_t kChoiceTextsMax = 1024;  // texts of which an answer must be one
+inline constexpr std::size_t kChoiceTextsMax = 1024;  // allowed answers in a request's list of them
 inline constexpr std::size_t kChoiceBytesMax = 4096;
 inline constexpr std::size_t kMessagesMax = 4096;
 inline constexpr std::size_t kToolsMax = 256;
-inline constexpr std::size_t kEmbeddedTextsMax = 2048;  // of one request
+inline constexpr std::size_t kEmbeddedTextsMax = 2048;  // per request
 inline constexpr std::size_t kToolNameBytesMax = 128;
-inline constexpr std::size_t kPiecesMax = 65'536;  // tokens that are told with their bytes
+inline constexpr std::size_t kPiecesMax = 65'536;  // tokens listed with their bytes
 inline constexpr std::size_t kFfnModeBytesMax = 1024;
 inline constexpr std::size_t kRequestIdBytesMax = 128;
 inline constexpr int kChoicesPerPromptMax = 8;

@@ -14,20 +14,20 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLeast = 24 * kMiB;
-constexpr std::size_t kBudgetShare = 8;  // one part in so many of the memory budget
+constexpr std::size_t kBudgetShare = 8;  // the limit is this fraction of the memory budget
 constexpr std::size_t kGrpcBytesMax = 256 * kMiB;
-// A value with what growing arrays leave over, a template's value of it, a nested one's box, the
-// copies of a text until it is tokens, and a byte of a word that is merged as one; a word up to
-// kWordBytes is part of what the margin of the plan allows.
+// Bytes of a value with the spare capacity of growing arrays, of a nested container, the number of
+// copies of a text before tokenizing, and bytes per byte of a word that is merged as a whole. The
+// memory plan's margin covers words up to kWordBytes.
 constexpr std::size_t kScalarBytes = 112, kContainerBytes = 288, kTextCopies = 5;
 constexpr std::size_t kWordBytes = 64 << 10, kMergedBytes = 110;
 constexpr std::size_t kFieldNameMax = 64;
 constexpr std::size_t kTrimFrom = 4 * kMiB, kTrimBelow = kMiB;
-constexpr std::size_t kFirstAnswers = 8;  // of any size, of so many clients at least
-// A quarter of the bodies' memory is for clients that hold a sixteenth of it at most.
+constexpr std::size_t kFirstAnswers = 8;  // as many clients can have a first answer of any size
+// A quarter of the memory for bodies is for clients that hold at most a sixteenth of it.
 constexpr std::size_t kForSmall = 4, kSmallClient = 16;
 
-// Returns where the text of JSON that begins at `begin` ends: at its closing quote.
+// Returns the position of the closing quote of the JSON string that begins at `begin`.
 std::size_t EndOfText(std::string_view body, std::size_t begin) {
   std::size_t at = begin;
   while (at < body.size() && body[at] != '"') at += body[at] == '\\' ? 2 : 1;
@@ -37,7 +37,7 @@ std::size_t EndOfText(std::string_view body, std::size_t begin) {
 // Counts the members of the largest object.
 class Members {
  public:
-  // Takes a character outside of texts, and the text before it.
+  // Takes a character outside of strings, and the string before it.
   void Take(char c, std::string_view text) {
     if (c == '{' || c == '[') Open();
     if ((c == '}' || c == ']') && !open_.empty())
@@ -48,7 +48,7 @@ class Members {
   std::string_view field() const { return field_of_most_; }
 
  private:
-  static constexpr std::size_t kLevelsMax = 256;  // the parser takes fewer
+  static constexpr std::size_t kLevelsMax = 256;  // more than the parser accepts
   void Open() { open_.size() < kLevelsMax ? open_.push_back(0) : (void)++too_deep_; }
   void Count(std::string_view text) {
     if (open_.size() == 1) field_ = text;
@@ -107,10 +107,10 @@ BodyCost CostOf(std::string_view body) {
     const char c = body[i];
     if (c == '"') {
       last_text = body.substr(i + 1, EndOfText(body, i + 1) - i - 1);
-      // Calls have their arguments as a text of JSON, which is read, too.
+      // A call's arguments are JSON inside a string, which is parsed, too.
       if (last_mark == ':' && (key == "arguments" || key.find('\\') != key.npos))
         CountMarks(last_text, parts);
-      // The texts of a list are prompts of their own; those of objects may be parts of one.
+      // Strings in a list are separate prompts; strings in objects may be parts of one prompt.
       parts.words.Add(last_text, last_mark == ':');
       i += last_text.size() + 1;
       continue;
@@ -177,7 +177,7 @@ bool RequestMemory::HasRoomForAnswer(const std::string& client) const {
   const auto found = by_client_.find(client);
   const std::size_t of_client = found == by_client_.end() ? 0 : found->second.answers;
   if (of_client > 0) return of_client < client_max_ && answers_ < bytes_max_;
-  // One client's huge answer keeps nobody else's first one out; many clients' do.
+  // One client's huge answer does not keep out the first answer of others; many clients' do.
   std::size_t counted = 0;
   for (const auto& [name, share] : by_client_)
     counted += std::min(share.answers, bytes_max_ / kFirstAnswers);

@@ -1,4 +1,4 @@
-// A thread that serves: runs what is posted, whatever becomes of it.
+// The loop of a serving thread: runs posted handlers and survives their exceptions.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -7,8 +7,9 @@
 
 namespace thermocline::server {
 
-// Runs the handlers of `io` here until it is stopped or has no more work. What one lets escape ends
-// the connection or the call that it was of, which nothing holds any more, not the daemon.
+// Runs the handlers of `io` here until it is stopped or has no more work. An exception from a
+// handler ends the handler's connection or call, which loses its last reference, but not the
+// daemon.
 inline void RunGuarded(boost::asio::io_context& io) {
   for (;;) {
     try {

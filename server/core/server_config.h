@@ -1,4 +1,4 @@
-// Configuration of the daemon: what server/daemon/config_file reads from YAML and --set.
+// The daemon's configuration, which server/daemon/config_file reads from YAML and --set.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ namespace thermocline::server {
 struct ServerConfig {
   ModelOptions model = DaemonDefaults();
   ServingOptions serving = DaemonServingDefaults();
-  std::string model_name;     // what clients call it; "" = the file's name without its ending
-  std::string model_aliases;  // comma list of further names; "*" = any
-  // sampling: what a request leaves out; empty = what the model recommends, or kCommonSampling
+  std::string model_name;     // clients' name for it; "" = the file's name without extension
+  std::string model_aliases;  // comma list of more names; "*" = any
+  // /sampling: defaults for requests; empty = the model's recommendation, or kCommonSampling
   SamplingDefaults sampling;
   int max_tokens = 4096;
   // server
@@ -29,7 +29,7 @@ struct ServerConfig {
   std::string admin_socket;  // path; "" = none
   std::string tls_certificate, tls_key;
   std::string api_keys_file;                   // api_keys.h; "" = no keys
-  bool insecure = false;                       // other hosts may come in without a key
+  bool insecure = false;                       // allows other hosts to connect without a key
   std::string allowed_hosts, allowed_origins;  // comma lists
   int http_threads = 2;
   int connections_max = 256;
@@ -38,21 +38,23 @@ struct ServerConfig {
   std::int64_t request_memory_bytes = 256 << 20;  // RequestSizesOf
   int read_timeout_s = 30;
   int write_timeout_s = 30;
-  int write_bytes_per_s_min = 16 << 10;  // 0 = any rate
+  int write_bytes_per_s_min = 16 << 10;  // 0 = no minimum
   int idle_timeout_s = 120;
   int drain_timeout_s = 30;
-  int request_timeout_s = 3600;               // 0 = none
-  int sse_keepalive_s = 15;                   // 0 = none
-  bool strict_fields = false;                 // refuse fields that a route does not know
-  std::string prefix_cache_share = "tenant";  // whose prefixes a request finds: tenant, all
+  int request_timeout_s = 3600;  // 0 = no timeout
+  int sse_keepalive_s = 15;      // 0 = none
+  bool strict_fields = false;    // rejects fields that a route does not know
+  // Owner of the prefixes that a request may reuse: tenant, all.
+  std::string prefix_cache_share = "tenant";
   // chat
-  bool lenient_calls = true;  // accept calls of tools in other forms than the template's
+  bool lenient_calls = true;  // accepts tool calls in other formats than the template's
   // grpc
-  std::string grpc_address;  // "host:port", port 0 = any free one; "unix:/path"; "" = none
+  std::string grpc_address;  // "host:port", port 0 = any free one; "unix:/path"; "" = off
   int grpc_threads = 2;
-  int grpc_streams_max = 128;  // concurrent calls of one connection
+  int grpc_streams_max = 128;  // concurrent calls per connection
   bool grpc_reflection = true;
-  bool grpc_insecure_http2 = false;  // other hosts may come without a proxy that bounds frames
+  // Allows other hosts to connect without a proxy that limits frames.
+  bool grpc_insecure_http2 = false;
   // metrics, log
   std::string metrics_prefix = "thermocline_";
   MetricBuckets metrics_buckets;
@@ -61,17 +63,17 @@ struct ServerConfig {
   std::string log_format = "text";
   bool log_access = true;
 
-  // Connections that a client at `address` may have; 0 = any number.
+  // Returns how many connections a client at `address` may have; 0 = any number.
   int ConnectionsMaxOf(const std::string& address) const;
-  // Connections that one key may have, so that there is room for others.
+  // Returns how many connections one key may have; the rest is for other clients.
   int ConnectionsMaxOfKey() const { return connections_max - connections_max / 4; }
 };
 
-// "a, b" -> {"a", "b"}.
+// Splits "a, b" into {"a", "b"}.
 std::vector<std::string> SplitList(const std::string& list);
 bool IsLoopbackAddress(const std::string& host);
-// Returns the name of a client's address in limits and shares: of IPv6 its network of 64 bits
-// ("2001:db8::/64"), all of which one client may have; any other text as it is.
+// Returns the name of a client's address for limits and fair shares: for IPv6 the /64 network
+// ("2001:db8::/64"), which a single client may own; any other text unchanged.
 std::string NetworkOf(const std::string& address);
 
 }  // namespace thermocline::server

@@ -23,7 +23,7 @@ Service::Service(std::shared_ptr<const Live> live)
   if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
   if (model_name_.empty())
     model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
-  model_name_ = base::ReplaceInvalidUtf8(model_name_);  // files may have any name
+  model_name_ = base::ReplaceInvalidUtf8(model_name_);  // a file's name may be invalid UTF-8
   model_names_ = SplitList(config_.model_aliases);
   model_names_.insert(model_names_.begin(), model_name_);
 }
@@ -51,7 +51,7 @@ Status Service::LoadEngine() {
   engine_config.on_fatal = [this] {
     base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
     failed_ = true;
-    ::kill(::getpid(), SIGTERM);  // drains
+    ::kill(::getpid(), SIGTERM);  // starts a drain
   };
   auto engine = Engine::Load(engine_config);
   RETURN_IF_ERROR(engine.status());
@@ -67,7 +67,7 @@ Status Service::LoadEngine() {
     return chat.status();
   }
   published_ = true;
-  // A reload that found no engine yet left its limits here.
+  // A reload before the engine existed could not set these limits.
   std::shared_ptr<const Live> taken;
   while (taken != live()) {
     taken = live();
@@ -83,7 +83,7 @@ Status Service::WarmUp() {
   request.max_tokens = 1;
   request.ignore_eos = true;
   auto channel = engine_->Submit(std::move(request));
-  // A drain that begins meanwhile is no fault of the model.
+  // A drain that starts meanwhile is not an error.
   if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
   if (!channel.ok()) return channel.status();
   TokenChannel::Update update;
@@ -98,7 +98,8 @@ Status Service::WarmUp() {
 
 void Service::ChangeState(ServiceState state) {
   const base::MutexLock lock(state_mutex_);
-  if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;  // it drains
+  // Draining has begun.
+  if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;
   state_ = state;
   if (watcher_) watcher_(state);
 }
@@ -122,8 +123,8 @@ Status Service::Readiness() const {
 void Service::BeginDrain() {
   ChangeState(ServiceState::kDraining);
   if (Engine* loaded = engine()) loaded->StopAccepting();
-  // Requests in the queue are sent elsewhere at once: what is begun may take all the time there
-  // is.
+  // Queued requests are cancelled at once, so that clients can retry elsewhere: running ones may
+  // use all of the remaining time.
   for (const auto& generation : Generations()) {
     if (!generation->begun()) generation->Cancel(CancelCause::kShutdown);
   }
@@ -135,7 +136,8 @@ void Service::CutOff() {
 
 void Service::StopEngine() {
   published_ = false;
-  // No thread takes answers any more: this breaks the cycles of sessions and their generations.
+  // No thread takes answers any more. This breaks the reference cycles between sessions and
+  // generations.
   for (const auto& generation : Generations()) generation->Cancel(CancelCause::kDisconnect);
   engine_.reset();
 }
@@ -176,7 +178,8 @@ std::vector<std::shared_ptr<Generation>> Service::Generations() {
 
 bool Service::Cancel(const std::string& id, CancelCause cause,
                      const std::optional<std::string>& tenant) {
-  std::vector<std::shared_ptr<Generation>> found;  // let go of without the lock: Forget takes it
+  // Released without the lock, since the destructor calls Forget, which takes it.
+  std::vector<std::shared_ptr<Generation>> found;
   {
     const base::MutexLock lock(mutex_);
     const auto [begin, end] = generations_.equal_range(id);

@@ -1,4 +1,4 @@
-// The service behind HTTP and gRPC: the engine once it is loaded, its names, its state.
+// The service behind HTTP and gRPC: the loaded engine, the model's names, and the state.
 #pragma once
 
 #include <atomic>
@@ -23,73 +23,74 @@
 
 namespace thermocline::server {
 
-// Requests of an operator to the whole daemon, by signal or route.
+// An operator's commands to the whole daemon, by signal or route.
 struct Control {
   std::function<Status()> reload;
   std::function<void()> drain;
 };
 
-// Threads for all connections: templates and tokens of long bodies, and of short ones, which are
-// more; and grammars. A long body is worked on in turns, so more of them are begun than run.
+// Threads for all connections: for templates and tokens of long bodies and of the more frequent
+// short ones, and for grammars. Long bodies take turns, so more of them are begun than run.
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
               kCompilers = kGrammarsCompiledAtOnce;
 
-// Thread-safe. Listening begins before the model is there, so that "loading" can be told.
+// Thread-safe. The daemon listens before the model is loaded, so that it can report "loading".
 class Service {
  public:
   explicit Service(std::shared_ptr<const Live> live);
 
-  // Loads the model (takes seconds) and has it say a first token. After an error the state is
+  // Loads the model (takes seconds) and generates a first token. After an error the state is
   // kFailed.
   Status Load();
-  // From now on new work is refused as Unavailable; what is not begun ends so, too.
+  // Rejects new work as Unavailable from now on, and cancels queued work with the same error.
   void BeginDrain();
-  // Cancels every generation; their clients are told.
+  // Cancels every generation and reports it to the clients.
   void CutOff();
-  // Ends the engine. Requires: no thread serves requests any more.
+  // Destroys the engine. Requires: no thread serves requests any more.
   void StopEngine();
 
   ServiceState state() const { return state_.load(); }
   // Unavailable, with the reason, while requests cannot be served.
   Status Readiness() const;
-  // `watcher` is told every later change of the state, in order, on the thread that makes it. {}:
-  // nobody; once it returns, the earlier one is not called any more.
+  // `watcher` is called for every later change of the state, in order, on the thread that makes the
+  // change; {} removes it. After this returns, the earlier watcher is not called any more.
   void WatchState(std::function<void(ServiceState)> watcher) {
     const base::MutexLock lock(state_mutex_);
     watcher_ = std::move(watcher);
   }
-  // Sampling where a request is silent: the configuration, else the model's own, which is not
-  // known while the model loads, else the common ones.
+  // The defaults for a request's sampling: the configuration, then the model's own (unknown while
+  // it loads), then the common ones.
   SamplingDefaults sampling_defaults() const {
     const Engine* loaded = engine();
     const SamplingDefaults own = loaded == nullptr ? SamplingDefaults{} : loaded->sampling();
     return Merge(config_.sampling, OrCommon(own));
   }
-  // The pooling of texts whose vectors are wanted; known once the model is loaded.
+  // The pooling for embeddings; known once the model is loaded.
   Pooling pooling() const {
     const Engine* loaded = engine();
     return loaded == nullptr ? Pooling::kMean : loaded->pooling();
   }
   double load_progress() const { return load_progress_.load(); }
-  // As at the start.
+  // The configuration at the start.
   const ServerConfig& config() const { return config_; }
-  // The part that reloading changes, as of now.
+  // The current reloadable configuration.
   std::shared_ptr<const Live> live() const;
   void SetLive(std::shared_ptr<const Live> live);
-  // Set before requests are served.
+  // Called before requests are served.
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
   const std::string& model_name() const { return model_name_; }
-  // The name and those of model.aliases; "*" is any.
+  // The name, and model.aliases; "*" = any.
   const std::vector<std::string>& model_names() const { return model_names_; }
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
   IgnoredFields& ignored_fields() { return ignored_fields_; }
-  // The model wrote a call in another form than its template's. The first time is logged.
+  // Counts a call that the model wrote in another format than its template's. The first one is
+  // logged.
   void NoteLenientCall();
-  // The threads that read a request of so many bytes.
+  // The threads that prepare a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
-  // The memory that bodies and what is made of them may take.
+  // The memory for request bodies and the data made from them.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
   // The threads that compile grammars.
@@ -103,31 +104,32 @@ class Service {
   // The engine and its chat template; nullptr while loading and after StopEngine.
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
-  // The format of the model's answers. Requires: it is loaded.
+  // The format of the model's answers. Requires: the model is loaded.
   const std::shared_ptr<const chat::OutputFormat>& output_format() const { return format_; }
 
-  // The engine met something that only a new process can mend; the daemon drains.
+  // True after an error that only a restart can fix; the daemon drains.
   bool failed() const { return failed_.load(); }
 
-  // Whole seconds after which a refused client may try again, 1 to 120.
+  // Returns after how many whole seconds a rejected client should retry, 1 to 120.
   int RetryAfterSeconds() const;
 
-  // The generations in progress, by id. Ids that clients chose may come twice.
+  // The generations in progress, by id. Ids chosen by clients may be duplicates.
   void Remember(const std::shared_ptr<Generation>& generation);
   void Forget(const Generation& generation);
   std::vector<std::shared_ptr<Generation>> Generations();
-  // Cancels every generation `id`, if given only those of `tenant`; false: there is none.
+  // Cancels every generation with this id, only those of `tenant` if one is given; false if there
+  // is none.
   bool Cancel(const std::string& id, CancelCause cause,
               const std::optional<std::string>& tenant = std::nullopt);
 
-  // Requests whose first byte is there and whose answer is not wholly written yet.
+  // Requests whose first byte has arrived and whose answer is not fully written.
   std::atomic<int> active_requests{0};
 
  private:
-  // The watcher hears of changes in the order in which they are made.
+  // The watcher is called in the order of the changes.
   void ChangeState(ServiceState state);
-  // Lets the loaded model say one token, so that the first client does not pay for what is set up
-  // on first use. The state is kReady after it. Errors of the generation.
+  // Generates one token, so that the first client does not pay for setup on first use. Then the
+  // state is kReady. Errors of the generation.
   Status LoadEngine();
   Status WarmUp();
 
@@ -152,7 +154,7 @@ class Service {
   std::atomic<bool> failed_{false};
   std::atomic<bool> lenient_call_noted_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
-  base::Mutex state_mutex_;  // of changes, until the watcher has heard of them
+  base::Mutex state_mutex_;  // held from a change until the watcher has returned
   std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);
   std::atomic<double> load_progress_{0};
   mutable base::Mutex live_mutex_;

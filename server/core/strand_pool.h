@@ -1,4 +1,5 @@
-// Strands for connections and streams, made ahead: Asio crashes where it finds no memory for one.
+// Strands for connections and streams, allocated in advance: Asio crashes when it cannot allocate
+// one.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,8 @@ namespace thermocline::server {
 
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 
-// Thread-safe. Those that share a strand take turns; handlers are short, so few share one in time.
+// Thread-safe. Connections with the same strand take turns; handlers are short, so that they rarely
+// wait.
 class StrandPool {
  public:
   explicit StrandPool(boost::asio::io_context& io) {

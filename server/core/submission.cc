@@ -30,7 +30,7 @@ std::size_t TextBytes(const Json& value) {
   return bytes;
 }
 
-// About. Ids count as texts of so many tokens would.
+// An estimate. Ids count as a text of as many tokens.
 std::size_t BytesOf(const Prompt& prompt) {
   constexpr std::size_t kBytesPerToken = 4;
   if (const auto* text = std::get_if<std::string>(&prompt)) return text->size();
@@ -46,7 +46,7 @@ std::size_t LongestBytes(const std::vector<Prompt>& prompts) {
   return bytes;
 }
 
-// Names match in any case, and with Ollama's tag of a model that has no other.
+// Returns the name in lower case and without ":latest", which Ollama's clients append.
 std::string PlainName(std::string name) {
   constexpr std::string_view kTag = ":latest";
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
@@ -95,7 +95,8 @@ Result<Submission> Submission::Admit(Service& service, Sender sender, Asked aske
   request.deadline = DeadlineOf(from.arrived, service.live()->config.request_timeout_s,
                                 submission.asked_.timeout_s);
   const std::vector<Prompt>& prompts = submission.asked_.prompts;
-  // The client's own deadline is not the engine's: its leaving comes with it, and counts as one.
+  // The client's own deadline is not passed to the engine: the client disconnects then, which
+  // cancels the request.
   ASSIGN_OR_RETURN(
       submission.place_,
       service.engine()->Admit({.requests = submission.asked_.embed.has_value()
@@ -115,8 +116,9 @@ Status Submission::Encode() {
   } else {
     for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
   }
-  if (base::Interrupted()) return ShuttingDown();  // or nobody waits for an answer
-  // The messages are tokens now. What waits for a grammar is in no account, so it is to be small.
+  if (base::Interrupted()) return ShuttingDown();  // or the client has disconnected
+  // The messages are tokenized. Their JSON is freed, since a request that waits for its grammar is
+  // not accounted for.
   for (Prompt& prompt : asked_.prompts)
     if (auto* conversation = std::get_if<Conversation>(&prompt)) conversation->json = {};
   return embeds ? OkStatus() : ReadGrammar();
@@ -223,7 +225,8 @@ Result<std::optional<GrammarSpec>> Submission::GrammarOfParts(bool any_arguments
 Status Submission::Compile() {
   RETURN_IF_ERROR(service_->Readiness());
   Status held = CompileOne(*grammar_);
-  // Schemas that together are too much: the calls' form is kept, their arguments are any objects.
+  // If the schemas together are too large, the grammar keeps the format of calls and allows any
+  // object as arguments.
   const bool too_much = asked_.in_parts && MayCall() && held.code() == StatusCode::kInvalidArgument;
   if (!too_much) return held;
   ASSIGN_OR_RETURN(const auto looser, GrammarOfParts(true));

@@ -1,4 +1,4 @@
-// The one flow from what a client asks to a generation that runs, for every protocol: the model, a
+// The one path from a client's request to a running generation, for every protocol: the model, a
 // place in the queue, the deadline, the prompts' tokens, the choices.
 #pragma once
 
@@ -17,45 +17,44 @@
 
 namespace thermocline::server {
 
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // nothing = none
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // nullopt = no deadline
 
-// From the request's `arrived` on, however long its body took to be read. A client may ask for less
-// time than the server allows, not for more; 0 = any time.
+// The deadline, counted from the request's arrival even if its body arrived slowly. A client may
+// shorten the server's time, not extend it; 0 = no limit.
 Deadline DeadlineOf(std::chrono::steady_clock::time_point arrived, double allowed_s,
                     double asked_s);
 Deadline Earliest(std::initializer_list<Deadline> deadlines);
 
-// NotFound, for kModelNotFound: the service has another model. "" is any.
+// NotFound, for kModelNotFound: the service has another model. "" matches any.
 Status CheckModel(const Service& service, const std::string& name);
 
-// The sender of a request, and the time of its arrival.
+// The sender of a request, and its arrival.
 struct Sender {
   std::string id;      // of the request
   std::string tenant;  // as in Request
   int priority_max = kPriorityMax;
   std::chrono::steady_clock::time_point arrived;
-  Deadline gives_up = {};  // of the client's own; its leaving ends the generation
+  Deadline gives_up = {};  // the client's own deadline, at which it disconnects and so cancels
 };
 
-// Thread-compatible; Encode and Compile may be called on other threads than the rest. In this
-// order: Admit, Encode, Compile, Start. Letting go of it gives its place back.
+// Thread-compatible; Encode and Compile may be called on other threads than the rest. The order is
+// Admit, Encode, Compile, Start. The destructor releases the queue place.
 class Submission {
  public:
-  // Everything that is cheap: what is refused here costs no template and no tokens. Errors as
-  // CheckModel, Service::Readiness and Engine::Admit; InvalidArgument: a stop token that there is
-  // not.
+  // All cheap checks, so that a rejected request costs no template or tokenizing. Errors as
+  // CheckModel, Service::Readiness and Engine::Admit; InvalidArgument: an unknown stop token.
   static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
 
-  // Makes the tokens of every prompt; conversations keep their tools alone. Errors as EncodePrompt,
-  // of Asked::prompt_field; Unavailable: the service has stopped meanwhile.
+  // Tokenizes every prompt; conversations keep only their tools. Errors as EncodePrompt, of
+  // Asked::prompt_field; Unavailable: the service has stopped meanwhile.
   Status Encode();
-  // After Encode: whether Compile must be called before Start. It may take seconds, so it has
-  // threads of its own (Service::compilers).
+  // Valid after Encode: true if Compile must be called before Start. Compiling may take seconds, so
+  // it has its own threads (Service::compilers).
   bool compiles() const { return grammar_.has_value(); }
   // Compiles the grammar. Errors as Engine::Compile; Unavailable as Encode.
   Status Compile();
 
-  // Gives the place back; also while Encode runs. Nothing is started after it.
+  // Releases the queue place; may be called while Encode runs. Start must not be called after it.
   void GiveUp() { place_ = {}; }
 
   // Submits every choice; `on_ready` as in Generation. Errors as Engine::Submit and Readiness.
@@ -63,27 +62,28 @@ class Submission {
 
   const Asked& asked() const { return asked_; }
   int choices() const { return asked_.choices; }
-  // After Encode: how the answers are read; nullptr: as they are.
+  // Valid after Encode: the parser settings for the answers; nullptr: they are plain text.
   const std::shared_ptr<const chat::Reading>& reading() const { return reading_; }
-  // After Encode, before Start: one for each prompt.
+  // One per prompt; valid between Encode and Start.
   const std::vector<Request>& requests() const { return requests_; }
-  // After Encode: bytes of what an answer that is no text is made of and that is kept until it is
-  // written: log probabilities and vectors, at most.
+  // Valid after Encode: an upper bound of the bytes kept until the answer is written, besides its
+  // text: log probabilities and embeddings.
   std::size_t KeptBytes() const;
-  // True if that prompt's first token is the beginning-of-sequence token that its text lacks.
+  // True if the prompt's first token is a beginning-of-sequence token that its text lacks.
   bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
 
  private:
   Submission(Service& service, Sender sender, Asked asked);
   Status EncodeOne(const Prompt& prompt);
-  // All prompts as one request for their vectors.
+  // Makes one embedding request of all prompts.
   Status EncodeTexts();
-  // Once every prompt is encoded: how answers are read, and what they may be.
+  // Called after every prompt is encoded: sets the parser settings and the answer's grammar.
   Status ReadGrammar();
   bool MayCall() const;
-  // Calls may have other forms than the template's: they may, but need not, come.
+  // True if calls in other formats than the template's are accepted.
   bool MayCallLeniently() const;
-  // The grammar of an answer that is read in parts; `any_arguments`: of a call.
+  // The grammar of an answer that is parsed into parts; `any_arguments`: calls may have any
+  // arguments.
   Result<std::optional<GrammarSpec>> GrammarOfParts(bool any_arguments) const;
   Status CompileOne(const GrammarSpec& spec);
   void Constrain(const std::shared_ptr<const grammar::CompiledGrammar>& grammar);
@@ -94,10 +94,10 @@ class Submission {
   Engine::Admission place_;
   std::vector<Request> requests_;
   std::vector<bool> bos_added_;
-  // As EncodedPrompt has them, of the last conversation's prompt.
+  // As in EncodedPrompt, for the last conversation.
   bool in_reasoning_ = false, may_reason_ = false, continues_ = false;
   std::shared_ptr<const chat::Reading> reading_;
-  std::optional<GrammarSpec> grammar_;  // to be compiled
+  std::optional<GrammarSpec> grammar_;  // to compile
 };
 
 }  // namespace thermocline::server

@@ -17,7 +17,7 @@ bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::
 
 }  // namespace
 
-// version "-" trace-id "-" parent-id "-" flags: 2, 32, 16 and 2 digits.
+// The format is version "-" trace-id "-" parent-id "-" flags: 2, 32, 16 and 2 digits.
 std::optional<TraceContext> ParseTraceparent(std::string_view header) {
   constexpr std::size_t kBytes = 55;
   if (header.size() < kBytes || header[2] != '-' || header[35] != '-' || header[52] != '-')
@@ -26,7 +26,7 @@ std::optional<TraceContext> ParseTraceparent(std::string_view header) {
   const std::string_view parent = header.substr(36, 16), flags = header.substr(53, 2);
   if (!IsHex(version) || !IsHex(trace) || !IsHex(parent) || !IsHex(flags)) return std::nullopt;
   if (version == "ff" || IsZero(trace) || IsZero(parent)) return std::nullopt;
-  // Later versions may say more, behind another '-'.
+  // Later versions may append fields after another '-'.
   const bool more = header.size() > kBytes;
   if (more && (version == "00" || header[kBytes] != '-')) return std::nullopt;
   return TraceContext{.trace_id = std::string(trace), .flags = std::string(flags)};

@@ -1,5 +1,5 @@
-// The header `traceparent`: whose trace a request belongs to.
-// Source: W3C Trace Context, Recommendation of 2021, section 3.2.
+// The header `traceparent`, which names the trace that a request belongs to. Source: W3C Trace
+// Context, Recommendation of 2021, section 3.2.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ struct TraceContext {
   std::string flags;     // 2
 };
 
-// nullopt: there is no trace, or its header is malformed, which counts as none.
+// nullopt for a missing or malformed header.
 std::optional<TraceContext> ParseTraceparent(std::string_view header);
-// The same trace with a span of our own, for the answer. `span`: any number, 0 not.
+// The header of the response: the same trace with a span of our own. Requires: `span` is not 0.
 std::string MakeTraceparent(const TraceContext& trace, unsigned long long span);
 
 }  // namespace thermocline::server

@@ -1,5 +1,5 @@
-// The memory that the requests of begun work may take. Large requests and small ones have lanes of
-// their own, so that neither kind keeps the other out.
+// The memory limit of begun work on requests. Large and small requests have separate lanes, so that
+// neither kind keeps the other out.
 #pragma once
 
 #include <array>
@@ -11,18 +11,18 @@ namespace thermocline::server {
 class WorkMemory {
  public:
   enum class Lane { kSmall, kLarge };
-  // A large request takes more than an eighth of `bytes_max`. Bytes.
+  // The largest small request, in bytes: an eighth of `bytes_max`.
   static constexpr std::size_t SmallMax(std::size_t bytes_max) { return bytes_max / 8; }
-  // The large lane has three quarters of it, the small one the rest. Bytes.
+  // The large lane's bytes: three quarters of `bytes_max`; the small lane has the rest.
   static constexpr std::size_t LargeMax(std::size_t bytes_max) { return bytes_max - bytes_max / 4; }
 
   explicit WorkMemory(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
   Lane LaneOf(std::size_t bytes) const;
-  // A request larger than its lane has room in the empty lane.
+  // True if the request fits. A request larger than its lane fits when the lane is empty.
   bool HasRoom(std::size_t bytes) const;
   void Take(std::size_t bytes);
-  // Requires: as many bytes were taken at once.
+  // Requires: `bytes` were taken by one Take.
   void GiveBack(std::size_t bytes);
 
  private:
@@ -32,7 +32,7 @@ class WorkMemory {
   std::array<std::size_t, 2> taken_ = {};  // bytes, by Lane
 };
 
-// The lanes in which a waiting request keeps those behind it from beginning.
+// The lanes that a waiting request reserves, so that requests behind it do not begin there.
 class ReservedLanes {
  public:
   void Reserve(WorkMemory::Lane lane) { reserved_.at(static_cast<std::size_t>(lane)) = true; }

@@ -12,15 +12,15 @@ namespace thermocline::server {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-// Posts what follows when it is let go of, also by workers that end without having run it.
+// A task with its continuation, which the destructor posts even if the work never ran.
 class Workers::Task final : public base::Turn {
  public:
-  // The continuation, and the proof that it is still to come.
+  // The continuation, and the ticket that shows it is pending.
   struct Rest {
     std::function<void()> next;
     std::shared_ptr<const bool> ticket;
 
-    // Frees what it holds.
+    // Runs the continuation and frees everything it holds.
     void Run() {
       const Rest mine = std::move(*this);
       mine.next();
@@ -37,7 +37,7 @@ class Workers::Task final : public base::Turn {
         rest_(std::make_shared<Rest>(Rest{std::move(dropped), workers.ticket_})) {}
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
-  // The sender waits for the continuation.
+  // The sender waits for the continuation, so posting is retried until there is memory.
   ~Task() override {  // NOLINT(bugprone-exception-escape): to post, only memory can be wanting
     if (!rest_->next) return;
     base::UntilMemory([this] { asio::post(back_, [rest = rest_] { rest->Run(); }); });
@@ -47,20 +47,20 @@ class Workers::Task final : public base::Turn {
     const base::InterruptScope scope(workers_.stopping_, this);
     turn_ends = Clock::now() + workers_.params_.turn;
     work_();
-    work_ = {};  // what it holds is not let go of behind `then`
+    work_ = {};  // the work's captures are freed before `then` runs
     rest_->next = std::move(then_);
   }
   void GiveWay() override {
     if (workers_.contended_.load(std::memory_order_relaxed) && Clock::now() >= turn_ends)
       workers_.Pause(*this);
   }
-  // The caller of Post gets an exception instead of what follows.
+  // Drops the continuation: the caller of Post gets an exception instead.
   void Forget() { rest_->next = {}; }
 
   const std::size_t bytes;
-  // Its thread writes this, and the one that gives it its turn while it pauses.
+  // Written by the task's thread, and by the thread that gives it its turn while it pauses.
   Clients::iterator client;
-  Tasks* place = nullptr;  // its thread's, where its node is while it runs
+  Tasks* place = nullptr;  // the node's list on its thread while the task runs
   Clock::time_point turn_ends;
   bool paused = false;
   base::Condition go_on;
@@ -196,7 +196,7 @@ void Workers::RunTasks() {
     lock.Lock();
     Clients done;
     if (!stopping_) EndTask(*task, done);
-    // They are freed without the lock.
+    // The tasks are freed without the lock.
     lock.Unlock();
     place.clear();
     task.reset();

@@ -1,5 +1,5 @@
-// Threads for work that may take long: templates, tokenizing, grammars. Those that carry streams,
-// probes and signals stay free for them, whatever a template does. Clients take turns.
+// Threads for long work: templates, tokenizing, grammars. The threads for streams, probes and
+// signals stay responsive meanwhile. Clients take turns.
 #pragma once
 
 #include <atomic>
@@ -20,45 +20,46 @@
 
 namespace thermocline::server {
 
-// Requests up to this have workers of their own: their templates and tokens mostly take less than
-// 10 ms (1.5 us a byte, measured), and need not wait behind longer ones.
+// Requests up to this size have separate workers: preparing them mostly takes less than 10 ms (1.5
+// us a byte, measured), so that they do not wait behind longer ones.
 inline constexpr std::size_t kShortBytesMax = 4 << 10;
 
 // Thread-safe.
 //
-// At most `running` tasks run at once. A task that asks base::Interrupted when its turn is over
+// At most `running` tasks run at once. A task that calls base::Interrupted after its turn is over
 // pauses on its thread if a client with fewer running tasks waits. So a client's first task waits
-// for one turn of the others, not for one of their tasks, while there are threads to begin it on.
-// A client that is alone has at most `running` tasks begun.
+// for one turn of the others, not for their whole tasks, while there are threads to begin it on. A
+// client that is alone has at most `running` tasks begun.
 class Workers {
  public:
   struct Params {
     int running = 1;  // tasks that run at once
-    int begun = 1;    // tasks that run or pause, each on a thread of its own; at least `running`
+    int begun = 1;    // tasks that run or pause, each on its own thread; at least `running`
     std::chrono::microseconds turn = std::chrono::milliseconds(5);
-    // The requests of begun tasks take at most so many bytes, in the lanes of WorkMemory. A task
-    // without room waits; while its client has no begun task, clients behind it in turn order
-    // begin none in its lane. So a large task does not wait for ever while smaller ones come.
+    // A limit on the bytes of begun tasks' requests, in the lanes of WorkMemory. A task without
+    // room waits; while its client has no begun task, later clients in turn order begin no task in
+    // its lane. So a large task does not wait forever while smaller ones arrive.
     std::size_t bytes_begun = std::numeric_limits<std::size_t>::max();
   };
 
-  // Throws std::system_error where there are no threads to be had.
+  // Throws std::system_error if threads cannot be created.
   explicit Workers(Params params);
-  // Tasks that are begun run to their end.
+  // No turns: tasks run to their end once begun.
   explicit Workers(int threads) : Workers(Params{.running = threads, .begun = threads}) {}
   ~Workers();
 
-  // Runs `work` here, in turns of `client` (a tenant), then `then` on `back`. What Stop finds
-  // waiting, and what comes after it, is not run: `dropped` is called on `back` instead of `then`.
-  // What runs is interrupted (base::Interrupted), and says so to its `then` itself.
-  // Both may be empty. `bytes`: of the request. What waits is bounded by the callers: an HTTP
-  // connection has one request at a time, one of gRPC grpc.streams_max. `work` must not throw.
-  // Where memory runs out, it throws, and nothing follows.
+  // Runs `work` on a worker, in the turns of `client` (a tenant), then `then` on `back`. Tasks that
+  // wait when Stop is called, or are posted after it, do not run: `dropped` is called on `back`
+  // instead of `then`. Running tasks are interrupted (base::Interrupted) and must tell their `then`
+  // themselves. Both may be empty. `bytes`: size of the request. The callers limit the number of
+  // waiting tasks: an HTTP connection has one request at a time, a gRPC connection
+  // grpc.streams_max. `work` must not throw. Throws when out of memory; then neither `then` nor
+  // `dropped` is called.
   void Post(const std::string& client, boost::asio::any_io_executor back,
             std::function<void()> work, std::function<void()> then,
             std::function<void()> dropped = {}, std::size_t bytes = 0);
-  // Drops what waits; returns when what runs has ended and every `then` and `dropped` that follows
-  // has run, for which its executor must still be running.
+  // Drops waiting tasks; returns when running ones have ended and every `then` and `dropped` has
+  // run. Requires: their executors still run.
   void Stop();
 
  private:
@@ -72,35 +73,35 @@ class Workers {
   using Clients = std::list<Client>;
 
   void Keep(const std::string& name, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
-  // The client's next task; `reserved`: by clients before it.
+  // True if the client's next task can begin; `reserved`: lanes reserved by clients before it.
   bool CanBegin(const Client& client, const ReservedLanes& reserved) const REQUIRES(mutex_);
-  // The client of the next turn, one with the fewest running tasks; end(): nothing can go on.
+  // The client of the next turn, one with the fewest running tasks; end() if no task can go on.
   Clients::iterator Next() REQUIRES(mutex_);
-  // Lets tasks run or go on while fewer than `running` do. Allocates nothing.
+  // Gives turns until `running` tasks run. Allocates nothing.
   void FillTurns() REQUIRES(mutex_);
   void GiveTurn(Clients::iterator client) REQUIRES(mutex_);
   void EndTurn(Client& client) REQUIRES(mutex_);
-  // `done`: gets the client if it was its last one.
+  // `done` receives the client if this was its last task.
   void EndTask(const Task& task, Clients& done) REQUIRES(mutex_);
-  // On the task's thread, whose turn is over: returns in its next one.
+  // Called on the task's thread when its turn is over; returns in its next turn.
   void Pause(Task& task);
-  // A thread's whole life.
+  // The loop of a worker thread.
   void RunTasks();
   void End();
 
   const Params params_;
   std::atomic<bool> stopping_ = false;   // written under mutex_
-  std::atomic<bool> contended_ = false;  // somebody waits for a turn; written under mutex_
+  std::atomic<bool> contended_ = false;  // a task waits for a turn; written under mutex_
   base::Mutex mutex_;
-  base::Condition begin_;                     // begun_ has a task, or it stops
-  Clients clients_ GUARDED_BY(mutex_);        // of tasks there are; the next turn first
-  Tasks begun_ GUARDED_BY(mutex_);            // whose turn it is, without a thread yet
-  int running_ GUARDED_BY(mutex_) = 0;        // tasks
+  base::Condition begin_;                     // signalled when begun_ has a task or when stopping
+  Clients clients_ GUARDED_BY(mutex_);        // clients with tasks; the next turn first
+  Tasks begun_ GUARDED_BY(mutex_);            // tasks that have a turn but no thread yet
+  int running_ GUARDED_BY(mutex_) = 0;        // number of tasks
   WorkMemory memory_ GUARDED_BY(mutex_);      // of begun tasks
   int threads_taken_ GUARDED_BY(mutex_) = 0;  // by tasks that run or pause
-  std::vector<std::thread> threads_;          // none after Stop
-  base::Mutex stop_mutex_;                    // of threads_
-  // Copied into whatever is between Post and the end of what follows.
+  std::vector<std::thread> threads_;          // empty after Stop
+  base::Mutex stop_mutex_;                    // guards threads_
+  // Copied into every pending task until its continuation has run.
   std::shared_ptr<const bool> ticket_ = std::make_shared<const bool>(true);
 };
 

@@ -15,7 +15,8 @@
 namespace thermocline::server {
 namespace {
 
-// Keys so far, each with its line. yaml-cpp takes a key twice, and which one holds is not defined.
+// Keys so far, each with its line. yaml-cpp accepts a key twice, and which one it keeps is
+// undefined.
 using Lines = std::map<std::string, int>;
 
 Status AddKey(const YAML::Node& key, const std::string& name, Lines& lines) {
@@ -35,15 +36,15 @@ std::optional<std::vector<std::string>> ItemsOf(const YAML::Node& node) {
   return items;
 }
 
-// The error of a value that is `what`, or of a key that there is not.
+// The error of a value that is a list or section, or of an unknown key.
 Status ExpectedSingle(const std::vector<Key>& keys, const std::string& name, const char* what) {
   Status unknown = SetKey(keys, name, "");
   if (unknown.reason() == Reason::kNotFound) return unknown;
   return base::InvalidArgument(name, ": expected a single value, found a ", what);
 }
 
-// True if a value of --set is read as YAML: it is in quotes, in brackets or in braces. Any other is
-// taken as it is; so is "[x].gguf", a file's name.
+// True if a value of --set is parsed as YAML: it is in quotes, in brackets or in braces. Others are
+// taken literally; so is "[x].gguf", a file's name.
 bool IsYaml(const std::string& text, bool takes_list) {
   if (text.empty()) return false;
   const char first = text.front(), last = text.back();
@@ -55,7 +56,7 @@ Status SetOverride(const std::vector<Key>& keys, const std::string& name, const 
   const bool takes_list = TakesList(keys, name);
   if (!IsYaml(text, takes_list)) return SetKey(keys, name, text);
   try {
-    // Several texts in quotes are a list. yaml-cpp would read the first of them alone.
+    // Several quoted texts are a list; yaml-cpp alone would read only the first.
     const bool braces = text.starts_with('{'), brackets = text.starts_with('[');
     const YAML::Node node = YAML::Load(braces || brackets ? text : "[" + text + "]");
     if (braces) return ExpectedSingle(keys, name, "section");
@@ -70,7 +71,7 @@ Status SetOverride(const std::vector<Key>& keys, const std::string& name, const 
       takes_list ? "' is no list; write a, b or [a, \"b\"]" : "' is no single text in quotes");
 }
 
-// Sections are maps of scalars, and of lists of them.
+// Sections are maps of scalars and of lists of scalars.
 Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
   const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
   Lines lines;
@@ -109,7 +110,7 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
   return OkStatus();
 }
 
-// Counts documents, and keeps where the last one begins.
+// Counts documents, and records the line of the last one.
 class DocumentStarts final : public YAML::EventHandler {
  public:
   int count() const { return count_; }
@@ -135,8 +136,8 @@ class DocumentStarts final : public YAML::EventHandler {
   int count_ = 0, line_ = 0;
 };
 
-// InvalidArgument: `text` holds more than one document. yaml-cpp's LoadAll is not asked: of a comma
-// outside of a list its parser makes empty documents without an end.
+// InvalidArgument: `text` has more than one document. yaml-cpp's LoadAll cannot be used: for a
+// comma outside of a list its parser produces empty documents without end.
 Status CheckOneDocument(const std::string& text, const std::string& path) {
   std::istringstream in(text);
   YAML::Parser parser(in);
@@ -148,7 +149,7 @@ Status CheckOneDocument(const std::string& text, const std::string& path) {
                                "nobody would read what follows");
 }
 
-// Prometheus' grammar of names. Source: its data model.
+// True for a valid Prometheus metric name. Source: its data model.
 bool IsMetricName(std::string_view name) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -158,8 +159,8 @@ bool IsMetricName(std::string_view name) {
          (name.empty() || name[0] < '0' || name[0] > '9');
 }
 
-// Checks the feed-forward modes as far as possible before the model is there: its number of layers
-// is not known.
+// Checks the feed-forward modes as far as possible without the model, whose number of layers is not
+// known yet.
 Status CheckFfn(const FfnOptions& ffn) {
   constexpr int kLayersMax = 1 << 16;
   const auto modes = ParseFfnModes(ffn.modes, kLayersMax, FfnMode::kDense);

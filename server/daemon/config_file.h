@@ -1,4 +1,4 @@
-// Reads the configuration of the daemon from YAML and --set.
+// Reads the daemon's configuration from YAML and --set.
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace thermocline::server {
 
-// Reads `path` (none if ""), then applies each "key=value" of `overrides`.
-// InvalidArgument gives file, line, key and what was expected; an unknown key comes with the
-// nearest known one.
+// Reads `path` (no file if ""), then applies each "key=value" of `overrides`. InvalidArgument gives
+// file, line, key and the expected value; for an unknown key it names the nearest known one.
 Result<ServerConfig> LoadServerConfig(const std::string& path,
                                       const std::vector<std::string>& overrides);
 

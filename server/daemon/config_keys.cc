@@ -51,7 +51,7 @@ Status SetModelsOwn(const ModelsOwnKey& key, const std::string& name, const std:
   return OkStatus();
 }
 
-// True if two values of one key are the same; `take` copies that of `from`.
+// True if both values of a key are equal; with `take`, also copies the value of `from`.
 bool SameKey(const Key& to, const Key& from, bool take) {
   if (const auto* value = std::get_if<OptionValue>(&to.kind))
     return SameValue(*value, std::get<OptionValue>(from.kind), take);
@@ -176,7 +176,7 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
       return SetModelsOwn(*own, name, text);
     return SetValue(std::get<OptionValue>(key.kind), name, text);
   }
-  if (name == "hot.rebalance") {  // of older configurations, where it was false by default
+  if (name == "hot.rebalance") {  // a key of older configurations, false by default
     base::LogWarning("hot.rebalance is not there any more: neurons stay where they were placed");
     return OkStatus();
   }

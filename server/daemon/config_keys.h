@@ -17,12 +17,13 @@ namespace thermocline::server {
 struct BordersKey {  // "0.1, 0.2, 0.5"; empty = the defaults
   std::vector<double>* target;
 };
-// A number, or "model": what the model's makers recommend, or kCommonSampling.
+// A number, or "model" for the recommendation of the model's makers, or kCommonSampling without
+// one.
 struct ModelsOwnKey {
-  const SamplingField* field;  // of the one table
+  const SamplingField* field;  // from the sampling table
   SamplingDefaults* target;
 };
-// A key is reloadable if SIGHUP takes its new value.
+// A key is reloadable if SIGHUP applies its new value.
 constexpr bool kReloadable = true;
 struct Key {
   std::string name;
@@ -33,21 +34,21 @@ struct Key {
 // Every key, each with a pointer into `config`.
 std::vector<Key> KeysOf(ServerConfig& config);
 
-// Sets `name` to what `text` says. InvalidArgument: the value, and what was expected; or, for
+// Sets `name` to the value of `text`. InvalidArgument: a bad value, with the expected one; or, for
 // kNotFound, an unknown name, with the nearest known one.
 Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::string& text);
 
-// As SetKey, to the items of a list. InvalidArgument: also if the key takes one value.
+// As SetKey, for the items of a list. InvalidArgument also if the key has a single value.
 Status SetKeyList(const std::vector<Key>& keys, const std::string& name,
                   const std::vector<std::string>& items);
-// True if a key's text is a list with commas.
+// True if a key's value is a comma-separated list.
 bool TakesList(const std::vector<Key>& keys, std::string_view name);
 
-// Every key there is, dotted ("server.port"), in order.
+// Every key, dotted ("server.port"), in order.
 std::vector<std::string> ConfigKeys();
 
-// Some keys can change while the daemon runs: those of `fresh` are taken into `running`. The others
-// that differ are named.
+// Copies the values of reloadable keys from `fresh` to `running`. Returns the names of other keys
+// that differ.
 std::vector<std::string> TakeReloadable(const ServerConfig& fresh, ServerConfig& running);
 
 }  // namespace thermocline::server

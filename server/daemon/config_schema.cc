@@ -20,7 +20,7 @@ Json::Array NamesOf(const auto& names, bool optional) {
   return out;
 }
 
-// Appends the ends of a range that are not those of the type.
+// Appends the range's limits, except those of the type itself.
 template <typename T>
 Json::Object WithRange(Json::Object schema, T min, T max) {
   if (min != std::numeric_limits<T>::lowest()) schema.emplace_back("minimum", min);

@@ -1,4 +1,4 @@
-// The configuration as JSON Schema: what `thermoclined --config-schema` prints, for editors and for
+// The configuration as JSON Schema, which `thermoclined --config-schema` prints for editors and for
 // docs/configuration.md.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace thermocline::server {
 
-// An object with a member for each section and in it one for each key: type, range or choices,
-// default, and `x-reloadable` where SIGHUP takes a new value. Draft 2020-12.
+// An object with a member per section, which has one per key: type, range or choices, default, and
+// `x-reloadable` if SIGHUP applies a new value. Draft 2020-12.
 Json ConfigSchema();
 
 }  // namespace thermocline::server

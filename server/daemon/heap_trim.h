@@ -1,4 +1,4 @@
-// Gives the heap back to the system once large requests have ended.
+// Returns heap memory to the system after large requests.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace thermocline::server {
 
-// Looks every 5 s, on a thread of `io` that serves no requests. The heap would keep what it was
-// given for as long as it likes: measured as 300 MiB after bodies of 4 MiB.
+// Checks every 5 s, on a thread of `io` that serves no requests. The heap would keep freed memory:
+// 300 MiB were measured after bodies of 4 MiB.
 class HeapTrim : public std::enable_shared_from_this<HeapTrim> {
  public:
   HeapTrim(boost::asio::io_context& io, Service& service) : timer_(io), service_(service) {}

@@ -47,7 +47,7 @@ void LifeCycle::Ready() {
   asio::post(strand_, [self = shared_from_this()] {
     self->ready_ = true;
     if (!self->draining_) NotifyReady(self->StatusText());
-    self->supervision_.cancel();  // its next turn comes at the watchdog's pace
+    self->supervision_.cancel();  // the watchdog's interval applies from now on
   });
 }
 
@@ -75,7 +75,7 @@ void LifeCycle::Stop() {
   base::LogInfo("stopped while loading");
   NotifyStopping("stopped while loading");
   base::FlushLog(std::chrono::milliseconds(500));
-  std::_Exit(0);  // loading cannot be interrupted, and without the io_context nobody hears signals
+  std::_Exit(0);  // loading cannot be interrupted, and without the io_context signals are lost
 }
 
 void LifeCycle::Reload() {
@@ -126,7 +126,7 @@ void LifeCycle::Drain() {
 
 void LifeCycle::PollDrain() {
   const bool late = Clock::now() >= deadline_;
-  // Connections that were just accepted get their 503 first.
+  // Waits a little, so that connections that were just accepted get their 503.
   idle_polls_ = service_.active_requests == 0 ? idle_polls_ + 1 : 0;
   if (idle_polls_ >= kIdlePolls || (late && cut_off_)) return Stop();
   if (late && !cut_off_) {

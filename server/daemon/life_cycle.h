@@ -1,4 +1,5 @@
-// From loading to the last answer: signals, what systemd is told, the watchdog, the drain.
+// The daemon's states from loading to the end: signals, systemd's notifications, the watchdog, the
+// drain.
 #pragma once
 
 #include <atomic>
@@ -18,18 +19,18 @@
 
 namespace thermocline::server {
 
-// SIGTERM and SIGINT drain: running answers may go on for server.drain_timeout_s, new work is
-// refused, then the io_context stops; a second one stops it at once. While the model is loading the
-// process ends instead: nothing is served yet. SIGHUP reloads. Thread-safe
-// but for OnDrain and Start.
+// SIGTERM and SIGINT drain: running answers may continue for server.drain_timeout_s, new work is
+// rejected, then the io_context stops; a second signal stops it at once. During loading the process
+// ends at once, since it serves no requests yet. SIGHUP reloads. Thread-safe except for OnDrain and
+// Start.
 class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
  public:
   LifeCycle(boost::asio::io_context& io, Service& service, Reloader& reloader);
 
-  // `hook` is called at the first moment of a drain. Before Start.
+  // Calls `hook` at the start of a drain. Requires: Start was not called.
   void OnDrain(std::function<void()> hook) { drain_hooks_.push_back(std::move(hook)); }
   void Start();
-  // The model is loaded and has said a first token.
+  // Called when the model is loaded and has generated a first token.
   void Ready();
   void BeginDrain();
 
@@ -39,11 +40,11 @@ class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
   void WaitForSignal();
   void OnSignal(int signal);
   void Reload();
-  // Tells systemd how far loading is, then that the engine gets on.
+  // Reports the progress of loading to systemd, and then the engine's.
   void Supervise();
   void Drain();
   void PollDrain();
-  // Ends the io_context, or, while loading, the process.
+  // Stops the io_context or, while loading, ends the process.
   void Stop();
   std::string StatusText() const;
 
@@ -51,7 +52,7 @@ class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
   Service& service_;
   Reloader& reloader_;
   std::vector<std::function<void()>> drain_hooks_;
-  // Everything below is the strand's.
+  // The members below are used on the strand only.
   boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer supervision_, drain_poll_;
@@ -61,7 +62,7 @@ class LifeCycle : public std::enable_shared_from_this<LifeCycle> {
   std::optional<std::chrono::microseconds> watchdog_period_;
   std::optional<ProgressWatch> watch_;
   bool stalled_ = false;
-  // The drain's state.
+  // State of the drain.
   bool cut_off_ = false;
   int idle_polls_ = 0;
   Clock::time_point deadline_;

@@ -1,5 +1,5 @@
-// `thermoclined`: the daemon. Listens at once, loads the model, serves until SIGTERM has been
-// honoured.
+// `thermoclined`, the daemon. It listens at once, loads the model, and serves until SIGTERM has
+// been handled.
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -38,12 +38,12 @@ namespace asio = boost::asio;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitConfig = 78;                       // EX_CONFIG: systemd does not restart on it
-constexpr std::chrono::milliseconds kLastLines{500};  // of the log, which may have no reader
-constexpr int kMappedBytes = 256 << 10;  // allocations from here on go back to the system at once
+constexpr std::chrono::milliseconds kLastLines{500};  // for log lines, whose reader may be gone
+constexpr int kMappedBytes = 256 << 10;  // larger allocations return to the system when freed
 constexpr unsigned kEndSeconds = 3, kLastSeconds = 1;
 
-// Whatever does not end by itself within `seconds` ends with the process, which exits with
-// `status`: gRPC's library waits for ever for threads that it could not start.
+// Limits the time of shutdown: after `seconds` the process exits with `status`. gRPC's library
+// would wait forever for threads that it could not start.
 volatile std::sig_atomic_t end_status = kExitFailed;
 void EndAnyway(int) { std::_Exit(end_status); }
 void BoundTheEnd(unsigned seconds, int status) {
@@ -52,13 +52,13 @@ void BoundTheEnd(unsigned seconds, int status) {
   ::alarm(seconds);
 }
 
-// The source of the configuration.
+// The configuration's source.
 struct Source {
   std::string path;
   std::vector<std::string> overrides;
 };
 
-// The threads that serve, which end when `life_io` does; also where memory runs out before they are
+// The serving threads, which end when `life_io` does, even if memory runs out before they are
 // joined.
 class ServingThreads {
  public:
@@ -81,8 +81,8 @@ class ServingThreads {
       });
       pthread_setname_np(threads_.back().native_handle(), StrCat("http-", i).c_str());
     }
-    // In this order: a plan that a worker makes holds a place with the engine until a session takes
-    // it.
+    // The order matters: a plan made by a worker holds a queue place of the engine until a session
+    // takes it.
     threads_.emplace_back([this] {
       RunGuarded(life_io_);
       BoundTheEnd(kEndSeconds, kExitFailed);
@@ -100,23 +100,23 @@ class ServingThreads {
  private:
   asio::io_context &io_, &life_io_;
   Service& service_;
-  bool ends_ = false;  // the others with life_io_
+  bool ends_ = false;  // the other threads end with life_io_
   std::vector<std::thread> threads_;
 };
 
 int ExitStatus(const Service& service, const Status& loaded) {
-  if (service.failed()) return kExitFailed;                           // systemd starts it anew
+  if (service.failed()) return kExitFailed;                           // systemd restarts it
   if (loaded.code() == StatusCode::kUnavailable) return kExitFailed;  // a device may come back
   return loaded.ok() ? 0 : kExitConfig;
 }
 
 int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   const ServerConfig& config = live->config;
-  // Sessions, which the io_context owns, use the service; the engine's callbacks post to the
+  // Sessions, owned by the io_context, use the service; the engine's callbacks post to the
   // io_context. So the engine ends first (StopEngine below), then the io_context, then the service.
   Service service(live);
   asio::io_context io(config.http_threads);
-  // Signals and the watchdog do not wait for requests.
+  // A separate io_context, so that signals and the watchdog do not wait for requests.
   asio::io_context life_io(1);
   const auto listener =
       http::Listener::Create(io, service, routes::AllRoutes(), TakePassedSockets());
@@ -163,7 +163,7 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   }
   threads.Join();
   if (*grpc != nullptr) (*grpc)->Shutdown();
-  ::alarm(0);  // the engine writes what it has recorded, however long that takes
+  ::alarm(0);  // the engine may take any time to write its records
   service.StopEngine();
   const int status = ExitStatus(service, loaded);
   BoundTheEnd(kLastSeconds, status);
@@ -171,13 +171,13 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   return status;
 }
 
-// Memory holds prompts and clients' keys: a crash leaves none of it on a disk.
+// Disables core dumps: memory holds prompts and clients' keys, which must not reach a disk.
 void ForbidCores() {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
 }
 
-// As many descriptors as this process may have, not as many as it begins with.
+// Raises the limit on descriptors to the hard limit.
 void RaiseDescriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -266,7 +266,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("thermoclined: this machine has no memory left\n", stderr);
     return thermocline::server::kExitFailed;
-  } catch (const std::exception& error) {  // no thread or no descriptor can be had
+  } catch (const std::exception& error) {  // a thread or a descriptor could not be created
     std::fprintf(stderr, "thermoclined: this machine lacks something to start with: %s\n",
                  error.what());
     return thermocline::server::kExitFailed;

@@ -1,4 +1,4 @@
-// Reading the configuration again while the daemon serves: SIGHUP and POST /admin/reload.
+// Reloads the configuration while the daemon serves: SIGHUP and POST /admin/reload.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,17 @@ namespace thermocline::server {
 // Thread-safe.
 class Reloader {
  public:
-  // Gets ready for `live` and gives what then takes it into use, which cannot fail.
+  // Prepares for `live`; returns a function that applies it, which cannot fail.
   using Prepare = std::function<Result<std::function<void()>>(const Live& live)>;
 
-  // `path` and `overrides` are the source of the configuration at the start.
+  // `path` and `overrides` are the configuration's source at the start.
   Reloader(Service& service, std::string path, std::vector<std::string> overrides)
       : service_(service), path_(std::move(path)), overrides_(std::move(overrides)) {}
 
-  // Called in the order of their coming. Before the first Reload.
+  // Adds a step; steps run in the order of their addition. Requires: Reload was not called.
   void Add(Prepare prepare) { prepares_.push_back(std::move(prepare)); }
 
-  // All or nothing: after an error everything is as it was. Settings that need a restart are named
-  // in the log.
+  // All or nothing: an error changes no setting. The log names settings that need a restart.
   Status Reload();
 
  private:
@@ -37,7 +36,7 @@ class Reloader {
   base::Mutex mutex_;  // one reload at a time
 };
 
-// Takes log.level and log.format into use.
+// Applies log.level and log.format.
 void ConfigureLog(const ServerConfig& config);
 
 }  // namespace thermocline::server

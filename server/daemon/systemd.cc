@@ -11,12 +11,12 @@
 namespace thermocline::server {
 namespace {
 
-// While loading gets on, systemd's patience is renewed by this much.
+// Progress in loading extends systemd's timeout by this time.
 constexpr std::chrono::microseconds kPatience = std::chrono::seconds(120);
 
 void Notify(const std::string& lines) { sd_notify(0, lines.c_str()); }
 
-// One line: what comes from elsewhere must not add others.
+// One line, so that text from elsewhere cannot add other notifications.
 std::string StatusLine(std::string status) {
   std::replace(status.begin(), status.end(), '\n', ' ');
   return "STATUS=" + status;

@@ -1,4 +1,4 @@
-// Notifications to systemd and the sockets that it hands over. Without systemd there are none.
+// Notifications to systemd, and the sockets that it passes. Without systemd they do nothing.
 // Source: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3).
 #pragma once
 
@@ -15,15 +15,15 @@ namespace thermocline::server {
 void NotifyLoading(double share, bool extend_timeout);  // "loading 43%"
 void NotifyReady(const std::string& status);
 void NotifyStatus(const std::string& status);
-void NotifyReloading();  // NotifyReady follows, whatever became of it
+void NotifyReloading();  // always followed by NotifyReady, even after an error
 void NotifyStopping(const std::string& status);
 void NotifyFailed(int error_number, const std::string& status);
 void NotifyWatchdog();
 
-// Returns the time that systemd waits for NotifyWatchdog; nullopt: it does not.
+// Returns the interval in which systemd expects NotifyWatchdog; nullopt without a watchdog.
 std::optional<std::chrono::microseconds> WatchdogPeriod();
 
-// Once: the environment is cleaned, so that no child takes them for its own.
+// Called once: it clears the environment, so that child processes do not use the sockets.
 std::vector<net::PassedSocket> TakePassedSockets();
 
 }  // namespace thermocline::server

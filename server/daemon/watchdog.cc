@@ -3,8 +3,8 @@
 namespace thermocline::server {
 
 bool ProgressWatch::Alive(const EngineStats& stats, Clock::time_point now) {
-  // Paused requests wait for their clients. What waits while nothing runs should be begun, but for
-  // places whose prompts are not made into tokens yet.
+  // Paused requests wait for their clients. If none runs, waiting requests should start, except for
+  // queue places whose prompts are not tokenized yet.
   const bool has_work =
       stats.running > stats.paused || (stats.running == 0 && stats.waiting > stats.reserved);
   if (!has_work || stats.heartbeat != heartbeat_) {

@@ -1,5 +1,5 @@
-// Watches the engine's progress. A thread that still answers is no proof of it: an engine can hang
-// while every other route works.
+// Watches the engine's progress. Other threads' responses do not prove it: an engine can hang while
+// all other routes work.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,16 @@ class ProgressWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // With work to do, the engine's heartbeat may stand still for `stall_max`.
+  // While there is work, the engine's heartbeat may stand still for `stall_max`.
   explicit ProgressWatch(Clock::duration stall_max) : stall_max_(stall_max) {}
 
-  // False: it hangs. Without work it does not.
+  // False if the engine hangs. Without work it does not.
   bool Alive(const EngineStats& stats, Clock::time_point now);
 
  private:
   const Clock::duration stall_max_;
   std::int64_t heartbeat_ = -1;
-  Clock::time_point moved_at_;  // when the heartbeat was last new, or there was nothing to do
+  Clock::time_point moved_at_;  // the last time of a new heartbeat or of no work
 };
 
 }  // namespace thermocline::server

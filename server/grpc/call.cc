@@ -18,11 +18,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// gRPC sends a deadline as a number of at most three digits, of milliseconds, of 10 ms and so on:
-// up to 1% later.
+// gRPC sends a deadline as a number of at most three digits in units of milliseconds, 10 ms and so
+// on, rounded up by at most 1%.
 constexpr int kDeadlineSteps = 100;
 constexpr milliseconds kDeadlineTravel{50};
-constexpr std::int64_t kNoDeadlineS = 365 * 86'400;  // whoever waits so long waits for ever
+constexpr std::int64_t kNoDeadlineS = 365 * 86'400;  // longer deadlines count as none
 using Context = ::grpc::CallbackServerContext;
 
 std::string_view Metadata(const Context& context, const char* name) {
@@ -38,7 +38,7 @@ std::size_t MetadataBytes(const Context& context) {
   return bytes;
 }
 
-// Centuries, which grpc-timeout can say, are too many nanoseconds for the clocks of C++.
+// Deadlines of centuries, which grpc-timeout allows, would overflow C++ clocks' nanoseconds.
 std::optional<Clock::time_point> DeadlineOf(const Context& context, Clock::time_point now) {
   const gpr_timespec deadline = context.raw_deadline();
   const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
@@ -59,7 +59,7 @@ std::string AddressOf(const std::string& peer) {
   return address;
 }
 
-// nullopt: a key is needed and there is no valid one.
+// Returns the caller, or nullopt if a key is required and there is no valid one.
 std::optional<Caller> Identify(const server::Live& live, const Context& context) {
   if (!live.needs_keys()) return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
   if (context.client_metadata().count("authorization") != 1) return std::nullopt;
@@ -137,7 +137,7 @@ void Call::End(const Status& status) noexcept {
   try {
     TellId();
     Book(server::RowOf(status).http_status);
-  } catch (const std::exception&) {  // of the allocator, which a line in the log would need, too
+  } catch (const std::exception&) {  // the allocator threw, and a log line would need memory, too
   }
 }
 

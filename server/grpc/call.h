@@ -1,4 +1,4 @@
-// The books of one call: whose it is, its id, its line in the log, its place in the metrics.
+// Per-call bookkeeping: caller, id, access log, metrics.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -12,41 +12,41 @@
 
 namespace thermocline::rpc {
 
-constexpr std::size_t kMetadataBytesMax = 32 << 10;  // of one call, names and values
+constexpr std::size_t kMetadataBytesMax = 32 << 10;  // names and values of one call
 
 // The client of a call.
 struct Caller {
-  // The client whose share of the time it takes: the key's name, else the peer's address, which is
-  // "unix" on a Unix socket.
+  // The client for fair scheduling: the key's name, else the peer's address, which is "unix" on a
+  // Unix socket.
   std::string tenant;
-  bool admin = false;  // may cancel what others asked for
+  bool admin = false;  // may cancel other clients' requests
   int priority_max = kPriorityMax;
 };
 
-// Counts in Service::active_requests, so that a drain waits for it, and tells `credit` what its
-// connection has sent.
+// Counts in Service::active_requests, so that a drain waits for it, and reports the connection's
+// bytes to `credit`.
 class Call {
  public:
-  // `path`: "/thermocline.v1.Inference/Generate". The id is the metadata's, else a new one.
+  // `path`: "/thermocline.v1.Inference/Generate". The id comes from the metadata, else it is new.
   Call(server::Service& service, ConnectionCredit& credit, ::grpc::CallbackServerContext& context,
        std::string path);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The message of an accepted call has come, before anything is answered. `id`: what it says of
-  // its own; "" = nothing.
+  // Called when the message of an accepted call has arrived, before any answer. `id`: the message's
+  // own id; "" = none.
   void MessageCame(std::size_t bytes, const std::string& id = "");
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
-  // The settings and keys that hold for it.
+  // The configuration and keys for this call.
   const server::Live& live() const { return *live_; }
-  // Why the caller may not call; OK: it may.
+  // The reason to reject the caller, or OK.
   const Status& refusal() const { return refusal_; }
-  // When the client gives up; nothing: never.
+  // The client's deadline, or nullopt.
   std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
-  // True if a cancel that comes now is that deadline's. The client's own clock ends the call a
-  // little earlier than ours, which has the deadline as it was sent: rounded up, and on its way.
+  // True if a cancellation that arrives now is due to the deadline. The client's clock ends the
+  // call a little before ours, whose deadline was rounded up and delayed on its way.
   bool IsLate() const;
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
   // Sets the tokens of all prompts and choices, for the log.
@@ -54,12 +54,12 @@ class Call {
     prompt_tokens_ = prompt;
     completion_tokens_ = completion;
   }
-  // Logs and counts the end, the first time, by HTTP's code of the same meaning. Throws nothing:
-  // the call ends, whatever its books do.
+  // Logs and counts the end, on the first call only, by the equivalent HTTP status. It never
+  // throws, so that the call always ends.
   void End(const Status& status) noexcept;
 
  private:
-  // Sends the id with the metadata of the answer, once it is known.
+  // Sends the id with the initial metadata, once it is known.
   void TellId();
   void Book(int http_status) const;
 
@@ -74,10 +74,10 @@ class Call {
   Caller caller_;
   Status refusal_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
-  std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = of no generation
+  std::int64_t prompt_tokens_ = -1, completion_tokens_ = -1;  // -1 = not a generation
   std::size_t metadata_bytes_ = 0;
   bool accepted_ = false;
-  bool reads_ = false;  // its message may come
+  bool reads_ = false;  // its message may still arrive
   bool told_id_ = false, ended_ = false;
 };
 

@@ -6,20 +6,20 @@ namespace thermocline::rpc {
 namespace {
 
 constexpr std::uint64_t kKiB = 1 << 10, kMiB = 1 << 20;
-// The first call on its way: a handshake of TLS, 32 KiB of metadata, and 64 KiB of a message, which
-// HTTP/2 lets it send until its caller is accepted. A stream that is reset at once takes 110 bytes
-// here and 21 KiB in the library (measured).
+// The allowance until a first call is accepted: a TLS handshake, 32 KiB of metadata, and 64 KiB of
+// a message, which HTTP/2 allows before that. A stream that is reset at once takes 110 bytes here
+// and 21 KiB in the library (measured).
 constexpr std::uint64_t kUnprovenBytes = 112 * kKiB;
-constexpr std::uint64_t kProvenBytes = kMiB;     // refused calls, health checks by a proxy
-constexpr std::uint64_t kBytesPerSecond = kKiB;  // pings, health checks
-constexpr std::uint64_t kCallBytes = kKiB;       // frames and fields around a call
-constexpr std::uint64_t kFrameShare = 64;        // one byte of frames and TLS for so many
-constexpr std::uint64_t kUploadsUnseen = 2;      // by us: on their way
+constexpr std::uint64_t kProvenBytes = kMiB;     // for rejected calls, and health checks by a proxy
+constexpr std::uint64_t kBytesPerSecond = kKiB;  // for pings and health checks
+constexpr std::uint64_t kCallBytes = kKiB;       // for a call's frames and header fields
+constexpr std::uint64_t kFrameShare = 64;        // one byte of frames and TLS per so many bytes
+constexpr std::uint64_t kUploadsUnseen = 2;      // more uploads that may have begun unseen
 constexpr std::uint64_t kOpenCallBytes =
-    24 * kKiB;  // in the library, beside its metadata (measured: 22)
-// A ping takes 17 bytes, and its answer that waits some ten times as many in the library.
+    24 * kKiB;  // in the library, besides its metadata (measured: 22)
+// A ping takes 17 bytes; its answer, while it waits, takes some ten times as many in the library.
 constexpr std::uint64_t kUnreadAnswerShare = 10;
-constexpr std::uint64_t kLeftUnreadBytes = 4 * kKiB;  // a slow reader's, too
+constexpr std::uint64_t kLeftUnreadBytes = 4 * kKiB;  // also for a slow reader
 
 }  // namespace
 
@@ -29,7 +29,7 @@ std::uint64_t UnaccountedBytes(const Traffic& traffic, const Account& account) {
   return traffic.received - std::min(traffic.received, explained);
 }
 
-// Bytes on their way to calls whose messages arrive are no pings.
+// Bytes for calls whose messages are arriving are not pings.
 bool Floods(const Traffic& traffic, const Account& account) {
   return account.proven && account.uploads == 0 && traffic.unread >= kLeftUnreadBytes &&
          UnaccountedBytes(traffic, account) > 0;
@@ -101,7 +101,8 @@ void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) 
   const auto found = accounts_.find(peer);
   if (found == accounts_.end()) return;
   found->second.accounted += bytes + bytes / kFrameShare;
-  found->second.uploads = std::max(0, found->second.uploads - 1);  // of a peer before this one
+  // May belong to an earlier connection of this peer.
+  found->second.uploads = std::max(0, found->second.uploads - 1);
 }
 
 void ConnectionCredit::CallEnded(const std::string& peer, std::size_t metadata_bytes) {

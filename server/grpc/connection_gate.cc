@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::string_view kUnix = "unix:";
-constexpr int kRetryMs = 200;  // until it looks again for room
+constexpr int kRetryMs = 200;  // between checks for room
 
 std::string_view WithoutBrackets(std::string_view host) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;

@@ -1,5 +1,5 @@
-// The doors of the gRPC interface. gRPC's library would take any number of connections, until
-// nobody in the process had a descriptor left; here they are accepted and counted, and handed over.
+// The listening sockets of the gRPC interface. gRPC's library would accept connections until the
+// process has no descriptors left; here they are accepted, counted and handed over.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -24,30 +24,30 @@ class ConnectionGate {
  public:
   using Acceptor = ::grpc::experimental::ExternalConnectionAcceptor;
 
-  // Listens at once on `address`, "host:port" or "unix:path"; port 0 = any free one. `mode`: of the
-  // socket's file. Unavailable, naming the address: not possible now.
+  // Listens at once on `address`, "host:port" or "unix:path"; port 0 = any free one. `mode`: the
+  // socket file's permissions. Unavailable, naming the address: it cannot listen there now.
   static Result<std::unique_ptr<ConnectionGate>> Open(const std::string& address, mode_t mode);
   // Removes the socket's file.
   ~ConnectionGate();
   ConnectionGate(const ConnectionGate&) = delete;
   ConnectionGate& operator=(const ConnectionGate&) = delete;
 
-  // With the port that it has.
+  // The address with its actual port.
   const std::string& address() const { return address_; }
-  // Hands connections to `acceptor`, no more than server.connections_max and
-  // server.connections_per_address_max at a time; the others are closed.
-  // A connection that sends more than its calls account for is shut (OpenConnections).
+  // Hands connections to `acceptor`, at most server.connections_max and
+  // server.connections_per_address_max at a time; others are closed. A connection that sends more
+  // than its calls justify is shut (OpenConnections).
   void Start(server::Service& service, ConnectionCredit& credit,
              std::unique_ptr<Acceptor> acceptor);
-  // Accepts nothing from here on.
+  // Accepts no connection after this.
   void Close();
 
  private:
   ConnectionGate() = default;
-  // Looks at the connections, and again when it is time. Nothing is accepted while there is no
-  // room for another.
+  // Checks the connections, and schedules the next check. Accepts no connection while there is no
+  // room.
   void Look();
-  // Owns `socket`.
+  // Takes ownership of `socket`.
   void HandOver(int listener, int socket);
 
   std::string address_;
@@ -55,7 +55,7 @@ class ConnectionGate {
   bool on_network_ = false;
   server::Service* service_ = nullptr;
   std::unique_ptr<Acceptor> library_;
-  std::unique_ptr<OpenConnections> open_;  // of the thread
+  std::unique_ptr<OpenConnections> open_;  // used by the thread only
   boost::asio::io_context io_{1};
   boost::asio::steady_timer look_{io_};
   std::vector<std::shared_ptr<net::Acceptor>> acceptors_;

@@ -1,4 +1,4 @@
-// The protection of connections to the gRPC interface.
+// The TLS credentials of the gRPC interface.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -10,8 +10,8 @@
 
 namespace thermocline::rpc {
 
-// TLS with the certificate and key that HTTP uses, or none: without them and on a Unix socket. The
-// files are read again every kCertificateRefreshS seconds; a pair that does not match is not taken.
+// TLS with HTTP's certificate and key; none without them and on a Unix socket. The files are
+// reloaded every kCertificateRefreshS seconds; a pair that does not match is ignored.
 inline constexpr unsigned int kCertificateRefreshS = 5;
 std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const server::ServerConfig& config);
 

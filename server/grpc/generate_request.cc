@@ -12,7 +12,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// Reads fields and remembers the first that is wrong.
+// Reads fields and keeps the first error.
 class Reader {
  public:
   void Fail(const std::string& field, const std::string& message) {
@@ -20,7 +20,7 @@ class Reader {
   }
   const Status& status() const { return status_; }
 
-  // `value` if it lies in `range`. NaN does not.
+  // Returns `value`; records an error if it is outside `range` or NaN.
   double In(Range range, double value, const std::string& field) {
     if (!(value >= range.min && value <= range.max)) {
       Fail(field,
@@ -29,7 +29,8 @@ class Reader {
     }
     return value;
   }
-  // The number `field` of `message`, which the request has at `path`, into `out`, if it is there.
+  // Copies the number `field` of `message` into `out`, if it is present. `path`: the field's name
+  // in the request.
   void Read(const Message& message, const FieldDescriptor& field, const char* path, Range range,
             double& out) {
     const auto* fields = message.GetReflection();
@@ -70,8 +71,8 @@ std::vector<std::string> ReadStrings(const google::protobuf::RepeatedPtrField<st
   return {list.begin(), list.end()};
 }
 
-// The message and the field at `path`, "sampling.dry.base"; nullptr: a message on the way is
-// absent.
+// The message and the field at `path`, such as "sampling.dry.base"; nullptr if a message on the
+// path is absent.
 std::pair<const Message*, const FieldDescriptor*> At(const Message& message,
                                                      std::string_view path) {
   const std::size_t dot = path.find('.');
@@ -100,7 +101,7 @@ void ReadLogitBias(const v1::Sampling& sampling, SamplingParams& out, Reader& re
     if (token < 0) reader.Fail(field, StrCat(field, ": ", token, " is no token id"));
     out.logit_bias.emplace_back(token, bias);
   }
-  std::sort(out.logit_bias.begin(), out.logit_bias.end());  // a map has no order of its own
+  std::sort(out.logit_bias.begin(), out.logit_bias.end());  // maps have no defined order
 }
 
 void ReadSampling(const v1::GenerateRequest& request, Request& out, Reader& reader) {
@@ -124,7 +125,8 @@ void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {
                                           ", more than stop.max_tokens, ", out.max_tokens));
   }
   auto stops = message.stop();
-  stops.erase(std::remove(stops.begin(), stops.end(), ""), stops.end());  // they stop nothing
+  // An empty text would stop nothing.
+  stops.erase(std::remove(stops.begin(), stops.end(), ""), stops.end());
   out.stop = ReadStrings(stops, "stop.stop", server::kStopsMax, server::kStopBytesMax, reader);
   if (static_cast<std::size_t>(message.stop_token_ids_size()) > server::kStopTokensMax) {
     reader.Fail("stop.stop_token_ids",

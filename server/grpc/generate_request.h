@@ -1,4 +1,4 @@
-// A GenerateRequest, checked and turned into the engine's terms.
+// Validates a GenerateRequest and converts it to the engine's request.
 #pragma once
 
 #include "engine/base/status.h"
@@ -17,7 +17,7 @@ struct GenerateDefaults {
   int max_tokens = 0;
 };
 
-// Pure; the message is not needed any more after it. InvalidArgument, with the field.
+// Pure; the message may be destroyed afterwards. InvalidArgument, with the field.
 Result<GenerateParams> ParseGenerate(const v1::GenerateRequest& message,
                                      const GenerateDefaults& defaults);
 

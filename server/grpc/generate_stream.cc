@@ -15,7 +15,7 @@
 namespace thermocline::rpc {
 namespace {
 
-// Runs a step where nothing may be thrown.
+// Runs a step; an exception becomes an error.
 Status DoOrFail(const std::string& id, server::Submission& submission,
                 Status (server::Submission::*step)()) {
   try {
@@ -51,13 +51,13 @@ GenerateStream::GenerateStream(const server::Strand& strand, server::Service& se
       timer_(strand_) {}
 
 void GenerateStream::OnReadDone(bool ok) {
-  // On the library's thread: a long message keeps no stream of this strand waiting.
+  // Runs on the library's thread, so that a long message delays no stream of this strand.
   server::BodyCost cost;
   base::UntilMemory([&] {
     if (ok) cost = CostOf(message_);
   });
   Post([this, ok, cost] {
-    if (finished_) return;  // cancelled before it began
+    if (finished_) return;  // cancelled before the message arrived
     const Status begun = ok ? Begin(cost) : NoMessage();
     if (!begun.ok()) Refuse(begun);
   });
@@ -113,7 +113,7 @@ void GenerateStream::Encode(bool at_once) {
 
 void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::*step)(),
                           void (GenerateStream::*then)(const Status&)) {
-  // The call may end meanwhile, and its message with it.
+  // The call may end meanwhile and free its message.
   const auto done = std::make_shared<Status>();
   workers.Post(
       call_.caller().tenant, strand_,
@@ -148,7 +148,7 @@ Status GenerateStream::Submit() {
       static_cast<std::int32_t>(submission_->requests().front().prompt.size()));
   started.set_choices(submission_->choices());
   started.set_created(std::time(nullptr));
-  // Called on the decode thread: only posts. Holds the stream until the generation ends.
+  // Called on the decode thread, so it only posts. Holds the stream until the generation ends.
   auto on_ready = [self = shared_from_this()] { self->Post([s = self.get()] { s->Pump(); }); };
   ASSIGN_OR_RETURN(generation_, submission_->Start(std::move(on_ready)));
   submission_.reset();
@@ -198,7 +198,7 @@ void GenerateStream::AddEvents(int choice) {
     progress.set_prompt_tokens_read(update_.prompt_read);
     progress.set_cached_tokens(update_.prompt_cached);
   }
-  // Tokens that make no whole character yet are told to those who asked for tokens.
+  // Tokens that complete no character yet are sent to clients that requested tokens.
   const bool tokens =
       !update_.tokens.empty() && (delta_options_.token_ids || delta_options_.logprobs >= 0);
   if (!update_.text.empty() || tokens) {
@@ -231,7 +231,7 @@ void GenerateStream::FinishNow(const Status& status) {
   if (generation_ != nullptr) call_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
   call_.End(status);
   Finish(told);
-  // Choices that go on after another one failed.
+  // Other choices may still run after one failed.
   if (generation_ != nullptr && !gone_ && !generation_->finished())
     generation_->Cancel(CancelCause::kOtherChoice);
 }
@@ -245,7 +245,7 @@ void GenerateStream::Leave(CancelCause cause) {
 void GenerateStream::OnWriteDone(bool ok) {
   Post([this, ok] {
     writing_ = false;
-    if (ok) Pump();  // else OnCancel comes, too
+    if (ok) Pump();  // otherwise OnCancel follows
   });
 }
 
@@ -274,7 +274,7 @@ void GenerateStream::CheckWrite(std::chrono::seconds allowed) {
   if (finished_) return;
   if (!writing_ || Clock::now() < write_began_ + allowed) return WatchWrites();
   Leave(CancelCause::kSlowReader);
-  context_.TryCancel();  // the end would wait behind what is not read
+  context_.TryCancel();  // Finish would wait for the unread messages
   FinishNow(server::ClientGone());
 }
 

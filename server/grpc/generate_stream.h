@@ -1,4 +1,4 @@
-// One Generate call: checks, submits, writes what the generation says.
+// One Generate call: validates and submits the request, and writes the generation's events.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -21,11 +21,11 @@ namespace thermocline::rpc {
 
 inline constexpr const char* kGeneratePath = "/thermocline.v1.Inference/Generate";
 
-// gRPC's threads and the engine's only post; all work happens on the strand, but for long prompts,
-// which the service's workers make into tokens. At most one write is in flight, and while it is
-// nothing is taken from the generation: tokens for a slow reader come together in one message, and
-// more of them than the channel holds make the engine pause. Lives until gRPC is done with it and
-// nothing posted is left.
+// The threads of gRPC and the engine only post; all work runs on the strand, except long prompts,
+// which the service's workers tokenize. At most one write is in flight, and meanwhile no output is
+// taken from the generation: a slow reader gets several tokens in one message, and if they exceed
+// the channel's capacity, the engine pauses. Lives until gRPC is done with it and no posted handler
+// is left.
 class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1::GenerateEvent>,
                        public std::enable_shared_from_this<GenerateStream> {
  public:
@@ -48,27 +48,27 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   void Post(Work work);
   template <typename Work>
   void Guarded(Work work);
-  // Everything before the prompt's tokens. An error: why there will be no answer.
+  // Runs all steps before tokenizing. An error ends the call.
   Status Begin(const server::BodyCost& cost);
-  // Makes the tokens of a prompt, here or by the workers, then submits it.
+  // Tokenizes the prompt, here or on a worker, then submits it.
   void Encode(bool at_once);
-  // `step` on a thread of `workers`, then `then` here.
+  // Runs `step` on a thread of `workers`, then `then` on the strand.
   void DoOn(server::Workers& workers, Status (server::Submission::*step)(),
             void (GenerateStream::*then)(const Status&));
   void OnEncoded(const Status& encoded);
   void OnCompiled(const Status& compiled);
   Status Submit();
-  // Writes what there is to say.
+  // Writes the available events.
   void Pump();
-  // Takes what one choice has said; false: none has said anything.
+  // Takes the output of one choice; false if there is none.
   bool TakeOne();
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
-  // The client is gone: what the generation still says is dropped.
+  // The client has disconnected: drops further output.
   void Leave(CancelCause cause);
   void Refuse(const Status& refusal);
   void FinishNow(const Status& status);
-  // Cuts off a client that takes nothing for server.write_timeout_s.
+  // Cancels the call of a client that reads nothing for server.write_timeout_s.
   void WatchWrites();
   void CheckWrite(std::chrono::seconds allowed);
 
@@ -78,10 +78,10 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   v1::GenerateRequest message_;
   Call call_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
-  // On the strand.
-  std::shared_ptr<server::Submission> submission_;  // until it is submitted; encoded by a worker
+  // Used on the strand.
+  std::shared_ptr<server::Submission> submission_;  // until it is submitted; a worker encodes it
   std::shared_ptr<server::Generation> generation_;
-  std::size_t work_bytes_ = 0;  // that encoding may take
+  std::size_t work_bytes_ = 0;  // for encoding, at most
   DeltaOptions delta_options_;
   bool progress_ = false, speculates_ = false;
   int next_choice_ = 0;
@@ -90,8 +90,8 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   v1::GenerateEvent in_flight_;
   std::uint64_t sequence_ = 0;
   bool writing_ = false, gone_ = false;
-  std::atomic<bool> finished_{false};  // read by a worker, too
-  std::optional<Status> end_;          // of the stream, once what is queued is written
+  std::atomic<bool> finished_{false};  // workers read it, too
+  std::optional<Status> end_;          // the stream's status, once the queued events are written
   Clock::time_point write_began_;
   boost::asio::steady_timer timer_;
 };

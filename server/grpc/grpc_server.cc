@@ -24,38 +24,37 @@
 namespace thermocline::rpc {
 namespace {
 
-constexpr int kQuietSecondsMax = 10;                 // of a stream of reflection
-constexpr std::chrono::milliseconds kFarewell{500};  // for clients to hang up
-// Calls with more than kMetadataBytesMax of call.h are refused one by one; beyond this the library
-// closes the connection, with all calls that share it.
+constexpr int kQuietSecondsMax = 10;                 // for a reflection stream
+constexpr std::chrono::milliseconds kFarewell{500};  // for clients to close their calls
+// Calls with more than kMetadataBytesMax (call.h) are rejected one by one; beyond this limit the
+// library closes the connection with all of its calls.
 constexpr int kMetadataBytesHardMax = 256 << 10;
-constexpr int kStreamBufferBytes = 16 << 10;  // that one stream's slow reader keeps from pausing
-// Bytes of a message that a client may send before its call is accepted and read. The library would
-// adapt to the line's speed, and let it send 16 MiB.
+constexpr int kStreamBufferBytes = 16 << 10;  // a stream with more unread bytes pauses
+// Bytes of a message that a client may send before its call is accepted. The library would adapt
+// this to the network's speed, up to 16 MiB.
 constexpr int kUnreadBytes = 16 << 10;
 constexpr int kKeepaliveMs = 60'000;         // between pings to a silent client
-constexpr int kKeepaliveTimeoutMs = 20'000;  // for its answer
+constexpr int kKeepaliveTimeoutMs = 20'000;  // for the ping's answer
 
-// gRPC's own lines go where ours go.
+// Sends gRPC's log lines to our log.
 void Log(gpr_log_func_args* args) {
   if (args->severity == GPR_LOG_SEVERITY_ERROR) base::LogWarning("gRPC: ", args->message);
 }
 
-// Lines of protobuf's come from what clients send: they name the field that is wrong, not its
-// value.
+// Protobuf's log lines are about clients' input. They name the field that is wrong, not its value.
 void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   base::Log(base::LogLevel::kDebug, StrCat("protobuf: ", message));
 }
 
-// Settings of the libraries that are the process's.
+// Process-wide settings of the libraries.
 void SetUpLibrary() {
   gpr_set_log_function(Log);
   google::protobuf::SetLogHandler(LogProtobuf);
   ::grpc::EnableDefaultHealthCheckService(true);
 }
 
-// Half-open streams of a connection that has made no call yet take about 16 KiB each (measured):
-// those of all unproven ones fit beside the calls of others, in half of what there is.
+// Half-open streams of a connection without a call take about 16 KiB each (measured). The limit
+// lets those of all unproven connections fit into half of gRPC's memory.
 int StreamsMax(const server::Service& service) {
   constexpr std::size_t kStreamBytes = 16 << 10, kConnections = 64, kLeast = 8;
   const std::size_t fit = service.request_sizes().grpc / (kStreamBytes * kConnections);
@@ -68,11 +67,11 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(config.body_bytes_max);
   builder.SetResourceQuota(::grpc::ResourceQuota("grpc").Resize(service.request_sizes().grpc));
   const std::pair<const char*, int> arguments[] = {
-      // Connections that send nothing are closed.
+      // Closes connections that send no handshake.
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, config.read_timeout_s * 1000},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, StreamsMax(service)},
       {GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesHardMax},
-      // A small message could unpack to gigabytes, before its key and its size are looked at.
+      // A small compressed message could unpack to gigabytes before its key and size are checked.
       {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
       {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
@@ -82,8 +81,8 @@ void SetLimits(const server::Service& service, ::grpc::ServerBuilder& builder) {
       {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
-      // The library would make a GOAWAY of 800 bytes for each ping above a limit. OpenConnections
-      // shuts who floods.
+      // The library would send a GOAWAY of 800 bytes for each ping above a limit. OpenConnections
+      // shuts connections that flood.
       {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0}};
   for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
 }
@@ -100,7 +99,7 @@ struct GrpcServer::Impl {
       pthread_setname_np(threads.back().native_handle(), StrCat("grpc-", i).c_str());
     }
   }
-  // By now the engine calls nothing any more: what is posted is all there will be.
+  // The engine has ended, so that no more handlers will be posted.
   ~Impl() {
     work.reset();
     for (std::thread& thread : threads) thread.join();

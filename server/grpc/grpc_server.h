@@ -1,5 +1,5 @@
-// The gRPC interface: thermocline.v1.Inference, grpc.health.v1 and reflection. Built without gRPC,
-// it cannot be switched on.
+// The gRPC interface: thermocline.v1.Inference, grpc.health.v1 and reflection. A build without gRPC
+// cannot enable it.
 #pragma once
 
 #include <memory>
@@ -9,18 +9,18 @@
 
 namespace thermocline::rpc {
 
-// Health follows the service's state: SERVING while it is ready, for "" and for
+// Its health service reports SERVING while the service is ready, for "" and for
 // "thermocline.v1.Inference".
 class GrpcServer {
  public:
-  // Listens at once on grpc.address; nullptr where that is "". Unavailable: cannot listen there
-  // now. Unimplemented: built without gRPC. Requires: no other thread uses the service yet; the
-  // engine ends between Shutdown and destruction.
+  // Listens at once on grpc.address; nullptr if that is "". Unavailable: cannot listen there now.
+  // Unimplemented: built without gRPC. Requires: no other thread uses the service yet; the engine
+  // ends between Shutdown and destruction.
   static Result<std::unique_ptr<GrpcServer>> Create(server::Service& service);
   ~GrpcServer();
 
-  // Takes no further call; those that go on have a moment, then they are cancelled. Watches of the
-  // health service go on until then. After it no call uses the service any more.
+  // Accepts no further calls; running ones get a short time, then they are cancelled. Watches of
+  // the health service end then, too. Afterwards no call uses the service any more.
   void Shutdown();
 
  private:

@@ -26,8 +26,8 @@ struct Place {
   ConnectionCredit& credit;
 };
 
-// A call with one message and one answer. `handler` works on a thread of ours. gRPC keeps the call
-// until Finish, which therefore comes once, and always, also for a client that left.
+// A call with one message and one answer. `handler` runs on a thread of ours. gRPC keeps the call
+// until Finish, so Finish is called exactly once, even if the client disconnected.
 template <typename Request, typename Response, typename Handler>
 class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
  public:
@@ -74,7 +74,8 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   }
 
   void Run() {
-    if (context_.IsCancelled()) return End(server::ClientGone());  // while it waited
+    // The client cancelled while it waited.
+    if (context_.IsCancelled()) return End(server::ClientGone());
     try {
       const base::InterruptScope scope(client_left_);
       Status status = handler_(call_, request_, response_);
@@ -83,11 +84,11 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
       Request().Swap(&request_);
       if (status.ok()) status = Answer();
       status.ok() ? End(status) : Refuse(status);
-    } catch (const std::exception& error) {  // of libraries and the allocator: ends this call only
+    } catch (const std::exception& error) {  // of libraries; ends this call only
       Fail(error);
     }
   }
-  // The message is counted twice: the library writes a copy.
+  // The message is counted twice, because the library makes a serialized copy.
   Status Answer() {
     return unread_.Begin(response_.SpaceUsedLong() + response_.ByteSizeLong(),
                          std::chrono::seconds(call_.live().config.write_timeout_s));
@@ -125,11 +126,11 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   UnreadAnswer unread_;
   Request request_;
   Response response_;
-  std::atomic<bool> client_left_ = false;  // the work looks, too
-  std::atomic<bool> ended_ = false;        // a read may end behind it
+  std::atomic<bool> client_left_ = false;  // the handler checks it, too
+  std::atomic<bool> ended_ = false;        // a read may complete afterwards
 };
 
-// The tokens of a request with text or chat in it, however many.
+// The tokens of a request with text or chat, without a limit.
 template <typename Message>
 Result<std::vector<int>> Encode(const server::Service& service, const Message& message,
                                 server::TextOptions options) {
@@ -185,7 +186,7 @@ Status AnswerCount(const server::Service& service, const v1::CountTokensRequest&
   return OkStatus();
 }
 
-// One's own generations only, but for an administrator.
+// Cancels only the caller's own generations, unless it is an administrator.
 Status AnswerCancel(server::Service& service, const Caller& caller,
                     const v1::CancelRequest& request) {
   const auto tenant = caller.admin ? std::nullopt : std::optional<std::string>(caller.tenant);

@@ -1,4 +1,4 @@
-// thermocline.v1.Inference: one function a method.
+// thermocline.v1.Inference, with one function per method.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,12 +9,12 @@
 
 namespace thermocline::rpc {
 
-// Thread-safe. gRPC's threads only hand the work to `io`, or, if it may take long, to the service's
-// workers: it must hold up neither other calls' reads and writes nor their streams.
+// Thread-safe. gRPC's threads only pass work to `io` or, if it may take long, to the service's
+// workers, so that it delays no other call's reads, writes or streams.
 //
-// Every method is a stream of messages to gRPC's library, though a client sends one: a call comes
-// here with its metadata, and its message is read only if its caller is accepted. The library would
-// read the messages of other methods before it says that there is a call.
+// Every method is registered as bidirectional, though a client sends one message: then the library
+// delivers a call with its metadata, and its message is read only if the caller is accepted. For
+// other methods the library would read the message before it delivers the call.
 class InferenceService final : public ::grpc::Service {
  public:
   InferenceService(boost::asio::io_context& io, server::Service& service, ConnectionCredit& credit);
@@ -23,14 +23,14 @@ class InferenceService final : public ::grpc::Service {
   using Context = ::grpc::CallbackServerContext;
 
   void AddGenerate();
-  // `handler(const Call&, const Request&, Response&)` fills the response or says why not. `work`:
-  // whether it grows with the request.
+  // `handler(const Call&, const Request&, Response&)` fills the response or returns an error.
+  // `work`: kLong if it grows with the request.
   enum class Work { kShort, kLong };
   template <typename Request, typename Response, typename Handler>
   void AddUnary(const char* path, Work work, Handler handler);
 
   boost::asio::io_context& io_;
-  server::StrandPool strands_;  // of streams
+  server::StrandPool strands_;  // for streams
   server::Service& service_;
   ConnectionCredit& credit_;
 };

@@ -1,4 +1,4 @@
-// Limits on the work for a message of gRPC.
+// Estimates the memory for a gRPC message.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -7,7 +7,7 @@
 
 namespace thermocline::rpc {
 
-// As server::CostOf of a body of JSON that says the same; a message has no objects of many members.
+// As server::CostOf of the equivalent JSON body; a message has no objects of many members.
 server::BodyCost CostOf(const google::protobuf::Message& message);
 
 }  // namespace thermocline::rpc

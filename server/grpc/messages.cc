@@ -83,7 +83,7 @@ v1::FinishReason ToProto(FinishReason reason) {
     case FinishReason::kNone:
     case FinishReason::kCancelled:
     case FinishReason::kError:
-      break;  // these end the call with a status
+      break;  // these reasons end the call with a status
   }
   return v1::FINISH_REASON_UNSPECIFIED;
 }

@@ -1,4 +1,4 @@
-// The service's answers: messages filled from the engine's figures.
+// Fills response messages from the engine's data.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace thermocline::rpc {
 
-// A client's choice of details for each token.
+// The details per token that a client requested.
 struct DeltaOptions {
   bool token_ids = false;
   int logprobs = -1;  // Request::logprobs

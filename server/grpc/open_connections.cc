@@ -12,19 +12,19 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kUnprovenMax = 32;
-constexpr milliseconds kTimeForACall{250};  // a new connection has it in any case
-constexpr milliseconds kPause{50};          // before the next, behind one that sent too much
-// Unproven connections together may have sent this share of what gRPC's library may hold: what they
-// send takes up to 190 times as much in it.
+constexpr milliseconds kTimeForACall{250};  // guaranteed to a new connection
+constexpr milliseconds kPause{50};  // before the next connection, after one that sent too much
+// All unproven connections together may have sent this fraction of the memory of gRPC's library, in
+// which their bytes can take up to 190 times as much.
 constexpr std::size_t kUnprovenShare = 96;
-// The kernel keeps so many unread bytes, which bounds what comes between two looks. More would make
-// no message faster: the window of its stream is 64 KiB.
+// The kernel holds this many unread bytes, which limits the bytes between two checks. More would
+// not speed up messages: the window of a stream is 64 KiB.
 constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
 constexpr milliseconds kLook{50}, kLookClosely{10}, kLookAtSender{2};
 constexpr double kCloseToFull = 0.25;  // of what calls may hold; looked at closely above it
 constexpr milliseconds kTell{1000};
-// The library lets go of a connection's calls some time after its socket is closed.
+// The library frees a connection's calls some time after its socket is closed.
 constexpr milliseconds kTrimLater{2000};
 constexpr std::uint64_t kTrimBytes = 256 << 10;
 
@@ -62,7 +62,7 @@ bool OpenConnections::Admit(int fd) {
     next.place = TakePlace(network);
   }
   if (next.place == nullptr) return false;
-  // A connection before this one, of the same port.
+  // Forgets an earlier connection of the same port.
   std::erase_if(open_, [&](const Connection& each) {
     return !next.peer.name.empty() && each.peer.name == next.peer.name;
   });
@@ -81,7 +81,7 @@ void OpenConnections::MakeWayIfIdle(Connection& connection, const Account& accou
   const bool called = std::exchange(connection.accounted, account.accounted) != account.accounted;
   if (!idle && was_idle && !connection.place->BeBusy()) Shut(connection);
   if (!idle || (was_idle && !called)) return;
-  // Called by TakePlace alone, on this thread: the count is no one else's.
+  // Only TakePlace calls it, on this thread, since no other thread uses the count.
   connection.place->BeIdle([this, name = connection.peer.name] {
     for (Connection& each : open_)
       if (each.peer.name == name) Shut(each);
@@ -139,7 +139,7 @@ int OpenConnections::Look() {
 }
 
 bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
-  // The account is read behind the counters: a call in between is credit, not debt.
+  // The account is read after the counters, so that a call in between counts in the client's favor.
   auto traffic = connection.socket.Measure();
   if (!traffic.has_value()) return false;
   const Account account = credit_.Of(connection.peer.name);

@@ -1,4 +1,4 @@
-// The connections that gRPC's library has: how many there may be, and what each may send.
+// The connections inside gRPC's library, and their limits on number and bytes.
 #pragma once
 
 #include <chrono>
@@ -15,23 +15,28 @@
 
 namespace thermocline::rpc {
 
-// A connection is unproven until a call of it was accepted. One without a running call makes way
-// where all places are taken. Those of Unix sockets are counted only: the mode of the socket's file
-// says who may send. Of the accepting thread.
+// A connection is unproven until one of its calls was accepted. If all places are taken, a
+// connection without a running call is closed for a new one. Connections of Unix sockets are only
+// counted: the socket file's permissions decide who may send. Used on the accepting thread.
 class OpenConnections {
  public:
   OpenConnections(server::Service& service, ConnectionCredit& credit)
       : service_(service), credit_(credit) {}
 
+<<<<<<< HEAD
   // False: one has just sent too much, the library has not yet let go of the calls of those that
   // did, or every place of an unproven connection is taken by one that has had no time to make a
   // call yet.
+=======
+  // False: a connection has just sent too much, or all unproven connections are so new that they
+  // had no time for a call yet.
+>>>>>>> words-server
   bool HasRoomForUnproven();
   // False: there are server.connections_max connections, or server.connections_per_address_max of
-  // this address. Shuts the oldest unproven connection if there is no place for another.
+  // this address. Shuts the oldest unproven connection to make room.
   bool Admit(int fd);
-  // Shuts what has sent more than it may; to be called again after so many milliseconds, -1 = after
-  // the next Admit.
+  // Shuts connections that exceed their limits. Must be called again after the returned number of
+  // milliseconds; -1 = after the next Admit.
   int Look();
 
  private:
@@ -41,32 +46,36 @@ class OpenConnections {
     Peer peer;
     std::unique_ptr<net::ConnectionPlace> place;
     Clock::time_point opened;
-    std::uint64_t received = 0;     // bytes, when it was looked at last
-    std::uint64_t unaccounted = 0;  // bytes, likewise
-    std::uint64_t accounted = 0;    // bytes of calls, likewise
-    std::uint64_t held = 0;         // bytes in the library, likewise
+    std::uint64_t received = 0;     // bytes, at the last check
+    std::uint64_t unaccounted = 0;  // bytes, at the last check
+    std::uint64_t accounted = 0;    // bytes of calls, at the last check
+    std::uint64_t held = 0;         // bytes in the library, at the last check
     bool proven = false, shut = false, makes_way = false;
-    bool floods = false;  // sends more than calls, and leaves the answers unread
+    bool floods = false;  // sends unaccounted bytes and leaves the answers unread
   };
 
   bool IsUnproven(const Connection& connection) const;
-  // Others may need its place while no accepted call of it runs: first that of which none has run
-  // for longest.
+  // Offers the connection's place to others while it runs no accepted call; the one idle for
+  // longest is shut first.
   void MakeWayIfIdle(Connection& connection, const Account& account);
-  // nullptr: there is none.
+  // nullptr if there is none.
   Connection* OldestUnproven();
   std::size_t UnprovenCount() const;
-  // A place among all connections; nullptr: there is none.
+  // A place within the limits on connections; nullptr if there is none.
   std::unique_ptr<net::ConnectionPlace> TakePlace(const std::string& network) const;
   void ForgetClosed();
-  // Returns whether it has received anything since.
+  // Returns true if the connection has received bytes since the last check.
   bool LookAt(Connection& connection, Clock::time_point now);
+<<<<<<< HEAD
   // True if gRPC's library holds more than `share` of what it may for calls.
   bool CallsHoldMoreThan(double share) const;
   // Shuts the proven (or the unproven) connections that hold most, until all of them hold at most
+=======
+  // Shuts the proven (or the unproven) connections that hold most, until together they hold at most
+>>>>>>> words-server
   // `bytes_max`.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
-  // Has the heap given back when the library has let go of connections that closed.
+  // Requests a heap trim when the library has freed closed connections.
   void TrimBehindClosed(Clock::time_point now);
   void ShutSender(Connection& connection);
   void Shut(Connection& connection);
@@ -74,13 +83,13 @@ class OpenConnections {
 
   server::Service& service_;
   ConnectionCredit& credit_;
-  // Apart from HTTP's, so that calls which fall silent keep nobody out there.
+  // Separate from HTTP's count, so that idle calls do not keep HTTP clients out.
   const std::shared_ptr<net::ConnectionCount> count_ = std::make_shared<net::ConnectionCount>();
   std::vector<Connection> open_;  // the oldest first
   Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
-  int untold_ = 0;                  // connections that were shut since the last line of the log
-  std::uint64_t closed_bytes_ = 0;  // that closed connections had received, since the last trim
-  Clock::time_point closed_at_{};   // the first of them
+  int untold_ = 0;                  // connections that were shut since the last log line
+  std::uint64_t closed_bytes_ = 0;  // received by connections closed since the last trim
+  Clock::time_point closed_at_{};   // when the first of them closed
 };
 
 }  // namespace thermocline::rpc

@@ -40,7 +40,7 @@ void AddFile(const FileDescriptor& file, std::set<const FileDescriptor*>& told,
   for (int i = 0; i < file.dependency_count(); ++i) AddFile(*file.dependency(i), told, out);
 }
 
-// Null: there is none of that name.
+// `file`: nullptr if there is no file of that name.
 void TellFile(const FileDescriptor* file, wire::ServerReflectionResponse& out) {
   if (file == nullptr) return Refuse(::grpc::StatusCode::NOT_FOUND, "there is no such file", out);
   std::set<const FileDescriptor*> told;
@@ -96,8 +96,8 @@ void Answer(const wire::ServerReflectionRequest& asked, wire::ServerReflectionRe
 using Reactor =
     ::grpc::ServerBidiReactor<wire::ServerReflectionRequest, wire::ServerReflectionResponse>;
 
-// One client's stream: question, answer, question. All work happens on the strand. Lives until gRPC
-// is done with it and nothing posted is left.
+// One client's stream of requests and responses. All work runs on the strand. Lives until gRPC is
+// done with it and no posted handler is left.
 class Conversation final : public Reactor, public std::enable_shared_from_this<Conversation> {
  public:
   static Reactor* Start(boost::asio::io_context& io, ::grpc::CallbackServerContext& context,
@@ -119,7 +119,7 @@ class Conversation final : public Reactor, public std::enable_shared_from_this<C
     boost::asio::post(strand_, [self = shared_from_this(), work] {
       try {
         work(*self);
-      } catch (const std::exception&) {  // of the allocator: ends this stream only
+      } catch (const std::exception&) {  // thrown by the allocator; ends this stream only
         self->End({::grpc::StatusCode::INTERNAL, "no memory for an answer"});
       }
     });
@@ -133,7 +133,7 @@ class Conversation final : public Reactor, public std::enable_shared_from_this<C
     StartRead(&asked_);
   }
   void OnQuiet() {
-    if (writing_) context_.TryCancel();  // the end would wait behind what is not read
+    if (writing_) context_.TryCancel();  // Finish would wait for the unread answer
     End({::grpc::StatusCode::DEADLINE_EXCEEDED, "the stream was silent for too long"});
   }
   void OnReadDone(bool ok) override {
@@ -185,7 +185,7 @@ class Reflection final : public ::grpc::Service {
 
 std::vector<std::unique_ptr<::grpc::Service>> MakeReflections(boost::asio::io_context& io,
                                                               std::chrono::seconds quiet_max) {
-  // The pool has a file only if something refers to it.
+  // Links the file into the pool, which has only files that are referenced.
   ::grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
   std::vector<std::unique_ptr<::grpc::Service>> made;
   for (const char* path : {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",

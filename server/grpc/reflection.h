@@ -1,5 +1,5 @@
-// Tells clients the interface, as grpc.reflection.v1 has it, and v1alpha, which is the same under
-// another name. gRPC's own plugin speaks v1alpha only, with a thread for each stream.
+// Server reflection: grpc.reflection.v1, and v1alpha, which is the same under another name. gRPC's
+// own plugin supports only v1alpha and uses a thread per stream.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ class Service;
 
 namespace thermocline::rpc {
 
-// To be registered with a server, which they must outlive. Needs no key; a stream that asks or
-// reads nothing for `quiet_max` ends.
+// Services to register with a server; they must outlive it. They need no key; a stream that is idle
+// for `quiet_max` ends.
 std::vector<std::unique_ptr<::grpc::Service>> MakeReflections(boost::asio::io_context& io,
                                                               std::chrono::seconds quiet_max);
 

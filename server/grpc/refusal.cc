@@ -8,7 +8,7 @@
 namespace thermocline::rpc {
 namespace {
 
-// Fields that the engine calls otherwise.
+// Fields with another name in the engine.
 std::string FieldOf(const std::string& field) {
   static constexpr std::pair<std::string_view, const char*> kNames[] = {
       {"logit_bias", "sampling.logit_bias"},
@@ -41,7 +41,8 @@ google::rpc::ErrorInfo InfoOf(const Status& status) {
 }  // namespace
 
 ::grpc::Status ToGrpc(const server::Service& service, const Status& status) {
-  constexpr std::size_t kMessageBytesMax = 2048;  // trailers have a bound, and this comes twice
+  // Trailers have a size limit and carry the message twice.
+  constexpr std::size_t kMessageBytesMax = 2048;
   if (status.ok()) return ::grpc::Status::OK;
   const server::RefusalRow& row = server::RowOf(status);
   const std::string message = base::Shorten(server::MessageFor(status), kMessageBytesMax);

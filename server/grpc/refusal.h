@@ -1,4 +1,4 @@
-// The form in gRPC of the reason why a call is refused or cut short, by server::RefusalTable.
+// Converts errors to gRPC statuses, by server::RefusalTable.
 //
 // The namespace is `rpc`: one named `grpc` would hide the library's.
 #pragma once
@@ -9,14 +9,14 @@
 
 namespace thermocline::rpc {
 
-// With google.rpc.Status as its binary details: the reason, the field at fault, the numbers, and
-// RetryInfo where trying again helps.
+// The binary details hold a google.rpc.Status with the reason, the field at fault, the numbers, and
+// RetryInfo if a retry helps.
 ::grpc::Status ToGrpc(const server::Service& service, const Status& status);
 
-// A field of a request: missing, out of range, or otherwise wrong.
+// The error of a request's field that is missing, out of range, or otherwise wrong.
 Status BadField(const std::string& field, const std::string& message);
 
-// An accepted call ends without a message, or with one that is none.
+// The error of an accepted call without a valid message.
 Status NoMessage();
 
 }  // namespace thermocline::rpc

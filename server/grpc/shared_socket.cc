@@ -16,7 +16,7 @@
 namespace thermocline::rpc {
 namespace {
 
-// The beginning of Linux's struct tcp_info; the C library's is shorter.
+// The start of Linux's struct tcp_info; the C library's version is shorter.
 struct TcpCounters {
   std::uint8_t unused[120];
   std::uint64_t acked, received;
@@ -83,9 +83,10 @@ void SharedSocket::LimitUnread(int bytes) const {
 void SharedSocket::Shut() const {
   const Duplicate duplicate(*this);
   if (!duplicate.same()) return;
-  // Connecting a socket of TCP to no address resets it and drops what it has queued.
+  // Connecting a TCP socket to AF_UNSPEC resets it and drops its queues.
   const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
-  (void)::connect(duplicate.fd(), &none, sizeof(none));  // it may have ended by itself
+  // Fails if the connection has ended already.
+  (void)::connect(duplicate.fd(), &none, sizeof(none));
   ::shutdown(duplicate.fd(), SHUT_RDWR);
 }
 

@@ -1,5 +1,5 @@
-// A socket that gRPC's library owns: it does not say when it closes one, and the descriptor's
-// number may be another file's by then.
+// Refers to a socket that gRPC's library owns. The library does not report when it closes one, and
+// its descriptor may refer to another file by then.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,23 @@
 
 namespace thermocline::rpc {
 
-// Known by descriptor, device and inode. Thread-compatible; owns nothing.
+// Identified by descriptor, device and inode. Thread-compatible; does not own the socket.
 class SharedSocket {
  public:
-  // `fd`: an open socket, not yet handed over. nullopt: it is none.
+  // `fd`: an open socket, not yet handed over. nullopt if it is not a socket.
   static std::optional<SharedSocket> Of(int fd);
 
-  // False: the library has closed it.
+  // False once the library has closed it.
   bool IsOpen() const;
-  // TCP's counters; the age is left 0. nullopt: closed, or no TCP.
+  // The TCP counters, with age 0. nullopt: it is closed, or not TCP.
   std::optional<Traffic> Measure() const;
-  // So many bytes wait at most for the library to read them; the next ones wait at the client.
+  // Limits the bytes in the kernel that the library has not read; the client keeps the rest.
   void LimitUnread(int bytes) const;
-  // Ends both directions, so that the library closes it. What has arrived is dropped.
+  // Ends both directions, so that the library closes it. Drops received bytes.
   void Shut() const;
 
  private:
-  // A second descriptor of the same socket; closed with it, whatever the library does.
+  // A temporary second descriptor of the same socket.
   class Duplicate;
 
   int fd_ = -1;
@@ -35,10 +35,10 @@ class SharedSocket {
   ino_t inode_ = 0;
 };
 
-// The address and the port of the other end.
+// The address and port of the peer.
 struct Peer {
-  std::string address;  // "192.0.2.1", "2001:db8::1"; "" = a Unix socket, or the other end has gone
-  std::string name;     // as CanonicalPeer; "" likewise
+  std::string address;  // "192.0.2.1", "2001:db8::1"; "" = a Unix socket, or the peer has gone
+  std::string name;     // as CanonicalPeer; "" as above
 };
 Peer PeerOf(int socket);
 

@@ -1,5 +1,5 @@
-// Methods that gRPC's library takes for streams in both directions. On the wire they are the same
-// as methods with one message.
+// Methods that gRPC's library treats as bidirectional streams. On the wire they are the same as
+// methods with one message.
 #pragma once
 
 #include <grpcpp/impl/rpc_service_method.h>
@@ -10,8 +10,8 @@
 
 namespace thermocline::rpc {
 
-// A method for Service::AddMethod, whose calls come to `reactor(context)` with their metadata,
-// before any message is read. `path`: "/package.Service/Method", which must outlive it.
+// Makes a method for Service::AddMethod. `reactor(context)` is called with the call's metadata,
+// before any message is read. `path`: "/package.Service/Method", which must outlive the method.
 template <typename Request, typename Response, typename Reactor>
 ::grpc::internal::RpcServiceMethod* MakeMethod(const char* path, Reactor reactor) {
   using ::grpc::internal::RpcServiceMethod;

@@ -9,13 +9,13 @@
 
 namespace thermocline::rpc {
 
-// The time that the client has. Outlives its answer while the timer runs.
+// The timer of the client's deadline. Outlives its answer while the timer runs.
 class UnreadAnswer::Watch : public std::enable_shared_from_this<Watch> {
  public:
   Watch(boost::asio::io_context& io, ::grpc::CallbackServerContext& context)
       : io_(io), timer_(io), context_(&context) {}
 
-  // Once.
+  // Called at most once.
   void Start(std::chrono::seconds allowed) {
     timer_.expires_after(allowed);
     timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
@@ -42,7 +42,7 @@ class UnreadAnswer::Watch : public std::enable_shared_from_this<Watch> {
   boost::asio::io_context& io_;
   boost::asio::steady_timer timer_;
   bool started_ = false;
-  // The library may end the call on the thread that cancels it, within TryCancel.
+  // Recursive, because the library may end the call within TryCancel.
   std::recursive_mutex mutex_;
   ::grpc::CallbackServerContext* context_;  // nullptr: the call has ended
 };

@@ -1,4 +1,4 @@
-// An answer of one message, from when it is made until its client has taken it.
+// A response of one message, from its creation until the client has read it.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -13,17 +13,18 @@
 
 namespace thermocline::rpc {
 
-// Counts its bytes, and cancels its call when the client takes too long. Thread-compatible.
+// Accounts for its bytes, and cancels the call if the client reads too slowly. Thread-compatible.
 class UnreadAnswer {
  public:
   UnreadAnswer(boost::asio::io_context& io, server::RequestMemory& memory,
                const std::string& client, ::grpc::CallbackServerContext& context);
-  // The call's context may end next.
+  // The call's context may be destroyed afterwards.
   ~UnreadAnswer();
   UnreadAnswer(const UnreadAnswer&) = delete;
   UnreadAnswer& operator=(const UnreadAnswer&) = delete;
 
-  // Before it is written. ResourceExhausted: the client's earlier ones are to be read first.
+  // Called before the message is written. ResourceExhausted: the client must read its earlier
+  // answers first.
   Status Begin(std::size_t bytes, std::chrono::seconds allowed);
 
  private:

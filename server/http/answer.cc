@@ -8,8 +8,8 @@
 namespace thermocline::http {
 namespace {
 
-constexpr std::size_t kEventBytesMax = 16 << 10;  // of one output, about
-// A byte of log probabilities makes 9 bytes of text (measured), one of vectors 21.
+constexpr std::size_t kEventBytesMax = 16 << 10;  // approximate limit of one output
+// A byte of log probabilities makes 9 bytes of text (measured), a byte of an embedding 21.
 constexpr std::size_t kTextOfByteMax = 24;
 
 }  // namespace
@@ -83,7 +83,7 @@ void Answer::Hear(int index, Output& output) {
   if (progress_ && update_.prompt_read >= 0 && index % choices_per_prompt_ == 0)
     ReportProgress(index, output);
   Choice& choice = choices_[index];
-  // A prompt's scores may come before the first token.
+  // A prompt's scores may arrive before the first token.
   const bool says = !update_.text.empty() || !update_.tokens.empty() ||
                     !update_.prompt_scores.empty() || !update_.embeddings.empty() ||
                     update_.finished;
@@ -108,7 +108,7 @@ void Answer::Read(Choice& choice) {
   parts_.clear();
   if (choice.parser.has_value()) {
     const bool cut = update_.reason == FinishReason::kLength;
-    // Half a character at a cut is no part of a call's marks.
+    // A character that the limit cut in half is not part of a call's marks.
     constexpr std::string_view kReplacement = "\uFFFD";
     std::string_view text = update_.text;
     if (cut && choice.parser->in_call() && text.ends_with(kReplacement))
@@ -163,8 +163,8 @@ HttpResponse Answer::Whole() {
   return JsonResponse(head_, 200, format_->Whole(Total()));
 }
 
-// One choice that fails ends them all. What was not begun is refused with a status of its own; a
-// stream ends with an error and no end of success.
+// One failed choice ends them all. If nothing was sent, the response has the error's own status; a
+// stream ends with an error event.
 void Answer::Fail(Output& output) {
   ended_ = output.last = true;
   generation_->Cancel(CancelCause::kOtherChoice);
@@ -182,7 +182,7 @@ void Answer::Fail(Output& output) {
                                   wait ? service_.RetryAfterSeconds() : 0);
 }
 
-// Prompts count once, however many choices they have.
+// A prompt's tokens count once, however many choices it has.
 Usage Answer::Total() const {
   Usage total;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -197,7 +197,8 @@ Usage Answer::Total() const {
     total.prefill_s += usage.prefill_s;
     total.decode_s += usage.decode_s;
     total.preemptions += usage.preemptions;
-    total.energy_j = std::max(total.energy_j, usage.energy_j);  // the last one has the whole time
+    // The last choice's energy covers the whole time.
+    total.energy_j = std::max(total.energy_j, usage.energy_j);
     total.spec += usage.spec;
   }
   return total;

@@ -1,5 +1,6 @@
-// One generation as an HTTP answer: takes what the engine says, gives a whole response or the
-// bytes of a stream. Knows nothing of connections, and leaves the answer's shape to its protocol.
+// One generation as an HTTP answer: takes the engine's output and makes a complete response or the
+// events of a stream. It is independent of connections, and the protocol's AnswerFormat sets its
+// form.
 #pragma once
 
 #include <chrono>
@@ -16,57 +17,57 @@
 
 namespace thermocline::http {
 
-// Thread-compatible: one connection's.
+// Thread-compatible; owned by one connection.
 class Answer {
  public:
   struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
     std::string events;                    // of a stream; may be empty
-    std::optional<HttpResponse> response;  // instead of a stream, and then the last
-    bool whole = false;                    // Whole is to be called, or Take again
-    bool last = false;                     // nothing follows
-    bool failed = false;  // of the last events: an error, so that the connection ends with them
+    std::optional<HttpResponse> response;  // set instead of a stream; always the last output
+    bool whole = false;                    // Whole must be called, or Take again
+    bool last = false;                     // no output follows
+    bool failed = false;  // the events end with an error, and the connection with them
   };
 
-  // Starts the generation. Errors as Submission::Start, whose `on_ready` this is, and as
-  // RequestMemory::Hold::Grow for what the answer is made of.
+  // Starts the generation; `on_ready` as in Submission::Start. Errors as there, and as
+  // RequestMemory::Hold::Grow for the answer's data.
   static Result<std::unique_ptr<Answer>> Start(server::Service& service, const ResponseHead& head,
                                                GenerationPlan plan, std::function<void()> on_ready);
 
-  // Returns the output since the last call. Where that is much, the rest comes with the next:
-  // call again when it is written.
+  // Returns the output since the last call. Long output comes in several pieces: call again when
+  // this one is written.
   Output Take();
-  // The answer that is no stream and no error, once everything is said; then it has ended.
+  // The complete response, if it is neither a stream nor an error; the answer has ended then.
   HttpResponse Whole();
-  // Bytes of its text, at most; 0 for one that is no matter for the memory of requests.
+  // An upper bound of the response's text in bytes; 0 if it is too small for RequestMemory.
   std::size_t whole_bytes_max() const;
-  // True once Take or Whole has given the last output.
+  // True once Take or Whole has returned the last output.
   bool ended() const { return ended_; }
-  // The events that a stream begins with before any token; "" for an answer that is not streamed.
+  // The first events of a stream, before any token; "" for an answer that is not streamed.
   std::string Open();
   // Returns the bytes that keep a silent connection alive; "" for an answer that is not streamed.
   std::string KeepAlive();
-  // True if they tell the client that its prompt is read; then it comes every second.
+  // True if KeepAlive reports the progress of prefill; then it is due every second.
   bool tells_progress() const;
-  // For the stream.
+  // The content type of a stream.
   const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }
-  // The client is gone: the work ends, unless it has.
+  // The client has disconnected: cancels the work that has not ended.
   void Leave(CancelCause cause);
 
  private:
   struct Choice {
-    bool begun = false;  // its first words were given
-    Usage usage = {};    // once it has ended
+    bool begun = false;  // its first output was taken
+    Usage usage = {};    // set once it has ended
     int reasoning_tokens = 0;
-    std::optional<chat::OutputParser> parser = {};  // nothing: text is text
+    std::optional<chat::OutputParser> parser = {};  // nullopt: the output is plain text
   };
   Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
   bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
   void Hear(int index, Output& output);
-  // Reads `update_` into parts_.
+  // Parses `update_` into parts_.
   void Read(Choice& choice);
-  // True if that was reasoning.
+  // True if the update was reasoning.
   bool Reasoned(const Choice& choice) const;
   void ReportProgress(int index, Output& output);
   void CountCalls(const chat::CallTally& tally);
@@ -84,8 +85,8 @@ class Answer {
   std::vector<Choice> choices_;
   TokenChannel::Update update_;
   std::vector<chat::MessagePart> parts_;
-  int next_ = 0;        // the choice that is heard next
-  bool begun_ = false;  // events were given
+  int next_ = 0;        // the choice to take from next
+  bool begun_ = false;  // events were returned
   bool said_ = false;   // every choice has ended
   bool ended_ = false;
   const std::size_t kept_bytes_;

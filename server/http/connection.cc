@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 constexpr std::chrono::seconds kFarewell{2};
 constexpr int kSendBufferBytes = 64 << 10;
-// A Unix socket keeps what one write gave it until all of it is read, and only then counts it as
-// taken: of 36 KiB at once a slow reader's progress would not be seen for long. With the system's
-// own data this fills the 2 KiB that it allocates.
+// A Unix socket counts a write as taken only when all of it is read: with 36 KiB in one write, a
+// slow reader's progress would stay invisible for long. With the kernel's overhead this size fills
+// the 2 KiB that it allocates.
 constexpr std::size_t kUnixWriteBytes = 3 << 9;
 }  // namespace
 
@@ -33,7 +33,8 @@ Connection::Connection(StreamSocket socket, const std::shared_ptr<TlsContext>& t
       timer_(socket_.get_executor()) {
   error_code ignored;
   if (peer_.on_network) socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  // The system would hold megabytes for a client that does not read: its request is to pause.
+  // A larger buffer would hold megabytes for a client that does not read, and its request would not
+  // pause.
   socket_.set_option(asio::socket_base::send_buffer_size(kSendBufferBytes), ignored);
   if (tls != nullptr) tls_.emplace(socket_, *tls);
 }
@@ -73,8 +74,8 @@ void Connection::ExpireNever() {
   deadline_.reset();
 }
 
-// The system calls a socket writable again when a good part of its buffer is free: a slow client
-// gets on long before.
+// A socket becomes writable only when a good part of its buffer is free, so a slow client's
+// progress is measured by the bytes that it has not taken.
 int Connection::Untaken() {
   int bytes = 0;
   return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
@@ -82,7 +83,7 @@ int Connection::Untaken() {
 
 void Connection::WaitForDeadline() {
   timer_armed_ = true;
-  timer_.expires_at(*deadline_);  // ends an older wait, whose handler sees an error
+  timer_.expires_at(*deadline_);  // cancels an older wait, whose handler gets an error
   timer_.async_wait([weak = weak_from_this()](error_code error) {
     const auto self = weak.lock();
     if (error || self == nullptr) return;
@@ -95,7 +96,7 @@ void Connection::WaitForDeadline() {
       return self->NoteProgress();
     self->expired_ = true;
     self->Cancel();
-    self->ExpireAfter(kFarewell);  // what was between two steps has seen nothing of it
+    self->ExpireAfter(kFarewell);  // a handler between two operations has not seen the expiry
   });
 }
 
@@ -118,11 +119,11 @@ void Connection::Close() {
   if (closed_) return;
   closed_ = true;
   if (!tls_) return CloseSocket();
-  // close_notify goes out, and the client's is not waited for: it has left the count of
-  // connections, and many such that say nothing would take memory beside those that are counted.
+  // Sends close_notify and does not wait for the client's: the connection is not counted any more,
+  // and many silent ones would take memory beyond the limit.
   ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
   expired_ = true;
-  ExpireAfter(kFarewell);  // where its buffer is full
+  ExpireAfter(kFarewell);  // in case the send buffer is full
   tls_->async_shutdown([self = shared_from_this()](error_code) { self->CloseSocket(); });
 }
 

@@ -1,4 +1,4 @@
-// The pace at which bodies are thrown away that were refused, of all connections together.
+// Limits the rate at which bodies of rejected requests are read and dropped, over all connections.
 #pragma once
 
 #include <chrono>
@@ -6,12 +6,11 @@
 
 namespace thermocline::http {
 
-// A client that sends on gets its answer only if its bytes are read; but they cost what streams
-// need: 600 MB/s of refused bodies took a third of two processors.
+// A client that keeps sending gets its answer only if its bytes are read. That costs processor time
+// which streams need: 600 MB/s of rejected bodies took a third of two processors.
 inline constexpr double kDiscardBytesPerSecond = 64 << 20;
 
-// Counts `bytes` that were thrown away, and returns how long to wait before more are read.
-// Thread-safe.
+// Counts `bytes` that were dropped; returns how long to wait before reading more. Thread-safe.
 std::chrono::steady_clock::duration WaitToDiscard(std::size_t bytes);
 
 }  // namespace thermocline::http

@@ -1,5 +1,4 @@
-// The books of one request: whose it is, what its answer carries, its line in the log, its place in
-// the metrics and in a drain.
+// Per-request bookkeeping: caller, response headers, access log, metrics and drain count.
 #pragma once
 
 #include <chrono>
@@ -14,35 +13,36 @@
 
 namespace thermocline::http {
 
-// Thread-compatible: one connection's.
+// Thread-compatible; owned by one connection.
 class Exchange {
  public:
-  // From the request's first byte. A drain waits for it until Release.
+  // Begins at the request's first byte. A drain waits for it until Release.
   Exchange(server::Service& service, const Peer& peer);
   ~Exchange() { Release(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Takes down what the header tells: limits, and who calls. An answer, if the request goes no
-  // further. A body is read only for those who may send one. `errors`: the shape of its errors.
+  // Records the caller and limits from the header. Returns a response if the request is rejected or
+  // answered without its body, which is read only for authorized clients. `errors`: the form of
+  // errors.
   std::optional<HttpResponse> OnHeader(const HttpRequest& header, const Peer& peer,
                                        const protocol::ErrorShape& errors);
-  // The connection ends with this answer.
+  // Closes the connection after this answer.
   void EndConnection() { head_.keep_alive = false; }
-  // The route's template, for metrics: never a raw path.
+  // Sets the route's template, never a raw path, for the metrics.
   void SetRoute(std::string route) { head_.route = route_ = std::move(route); }
-  // The answer tells the client which of its fields are ignored; log and metrics tell the operator.
+  // Reports ignored fields: to the client in the answer, to the operator in log and metrics.
   void NoteIgnored(const std::vector<std::string>& fields);
-  // Body bytes of the answer.
+  // Counts bytes of the answer's body.
   void CountBytes(std::size_t bytes) { body_bytes_ += bytes; }
-  // Logs and counts the answer, once. `generation`: of one that has tokens; nullptr: it has none.
+  // Logs and counts the answer, once. `generation`: nullptr for an answer without tokens.
   void Log(int status, const server::Generation* generation);
-  // The answer is written, or nobody waits for it.
+  // Called when the answer is written or the client has disconnected.
   void Release();
 
-  // The settings that hold for it.
+  // The configuration for this request.
   const server::Live& live() const { return *live_; }
-  // The limits of what is written to its client.
+  // The limits for writing to this client.
   WriteLimits write_limits() const {
     return {.stuck = std::chrono::seconds(live_->config.write_timeout_s),
             .bytes_per_s_min = live_->config.write_bytes_per_s_min};

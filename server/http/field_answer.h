@@ -1,4 +1,4 @@
-// Answers that are made at once from the fields of a body.
+// Answers that are computed at once from the fields of a body.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace thermocline::http {
 
-// The treatment of fields that `answer` does not look for.
+// The treatment of fields that `answer` does not read.
 enum class OtherFields {
-  kChecked,    // unknown ones are refused or noted
-  kOfRequest,  // the body may be that of a whole request, most of which does not matter
+  kChecked,    // unknown ones are rejected or reported
+  kOfRequest,  // the body may be a full request, most of which is ignored
 };
 
-// Returns what `answer` makes of the body's fields, while requests are served, or a refusal. The
-// field "model" is checked here.
+// Returns the result of `answer` for the body's fields, or a rejection if they are malformed or the
+// service is not ready. Checks the field "model" first.
 Action AnswerFields(server::Service& service, const HttpRequest& request, const ResponseHead& head,
                     OtherFields others,
                     const std::function<Result<Json>(protocol::Fields&)>& answer);

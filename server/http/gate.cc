@@ -11,8 +11,9 @@ using server::Live;
 namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
-// The headers that pages of allowed origins may send. Browsers take "*" not to cover Authorization.
-// Source: the Fetch standard; the headers that OpenAI's and Anthropic's JavaScript clients add.
+// The headers that pages of allowed origins may send. Browsers do not let "*" include
+// Authorization. Source: the Fetch standard, and the headers of OpenAI's and Anthropic's JavaScript
+// clients.
 constexpr const char* kCorsHeaders =
     "Authorization, Content-Type, X-Request-Id, Traceparent, Tracestate, OpenAI-Organization, "
     "OpenAI-Project, OpenAI-Beta, X-Stainless-Arch, X-Stainless-Async, X-Stainless-Custom-Poll-"
@@ -29,7 +30,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// "example.org:8080" -> "example.org", "[::1]:80" -> "[::1]"; "" of what is neither.
+// "example.org:8080" -> "example.org", "[::1]:80" -> "[::1]"; "" for malformed hosts.
 std::string WithoutPort(const std::string& host) {
   const std::size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   if (end == 0 || end >= host.size()) return end == 0 ? "" : host;
@@ -48,12 +49,12 @@ bool IsOurHost(const Live& live, const Peer& peer, std::string_view host_and_por
   const std::string host = WithoutPort(Lower(host_and_port));
   if (host.empty()) return false;
   if (host == "localhost" || host == "127.0.0.1" || host == "[::1]") return true;
-  // An address is no name that could be pointed elsewhere.
+  // An address cannot be rebound like a name.
   if (host == peer.local_address || host == StrCat("[", peer.local_address, "]")) return true;
   return Contains(live.allowed_hosts, host);
 }
 
-// The host of "http://host/path"; "" of other forms.
+// The host of "http://host/path"; "" for other forms.
 std::string_view TargetHost(std::string_view target) {
   const std::size_t scheme = target.find("://");
   if (scheme == std::string_view::npos || target[0] == '/') return {};
@@ -68,7 +69,7 @@ bool IsOwnOrigin(std::string_view origin, std::string_view host) {
          Lower(origin.substr(end + 3)) == Lower(host);
 }
 
-// A proxy before us may have read such a request as another one (RFC 9112, 6.1).
+// A proxy may have parsed such a request differently (RFC 9112, 6.1).
 Status CheckFraming(const HttpRequest& request) {
   if (request.version() >= 11 || request.count(beast_http::field::transfer_encoding) == 0)
     return OkStatus();
@@ -103,8 +104,8 @@ Status CheckOrigin(const Live& live, const Peer& peer, const HttpRequest& reques
       .WithReason(Reason::kOriginNotAllowed);
 }
 
-// The key of "Authorization: Bearer KEY", or of "x-api-key: KEY", as Anthropic's clients send it;
-// nullopt: there is none, or more than one of either.
+// The key of "Authorization: Bearer KEY", or of "x-api-key: KEY", which Anthropic's clients send;
+// nullopt if there is none, or more than one of either.
 std::optional<std::string_view> BearerKey(const HttpRequest& request) {
   if (request.count(beast_http::field::authorization) == 0 && request.count("x-api-key") == 1) {
     const auto key = request["x-api-key"];
@@ -127,8 +128,8 @@ Result<Caller> Identify(const Live& live, const HttpRequest& request) {
                 .known = true};
 }
 
-// The chat page holds no secrets, and a browser that opens it cannot send a key: the page asks for
-// one when a call needs it.
+// The chat page has no secrets, and a browser opens it without a key. The page asks for one when a
+// call needs it.
 bool IsPage(const HttpRequest& request, std::string_view path) {
   return path == "/" &&
          (request.method() == beast_http::verb::get || request.method() == beast_http::verb::head);
@@ -186,7 +187,7 @@ Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& r
                 .known = peer.admin};
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
-  // Without a body: who has no key is to hold no memory of bodies.
+  // These need no key only without a body, so that clients without a key take no memory for bodies.
   const bool open = !HasBody(request) && (path == "/health/live" || IsPage(request, path) ||
                                           (path == "/metrics" && !live.config.metrics_require_key));
   const bool admin_only = path == "/admin" || path.starts_with("/admin/");

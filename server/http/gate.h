@@ -1,5 +1,4 @@
-// Decides which requests are let in, before routing, so that a new route is closed until somebody
-// opens it.
+// Checks access before routing, so that a new route is protected by default.
 //
 //   Host      names this server, else 403: a page whose name an attacker points at our address
 //             (DNS rebinding) sends its own name.
@@ -7,7 +6,7 @@
 //   key       on every route but /health/live, and /metrics if the configuration says so.
 //   /admin/   by the admin socket, or with a key marked admin; without keys there is no such route.
 //
-// On Unix sockets there are no pages: Host and Origin are not looked at.
+// Web pages cannot use Unix sockets, so Host and Origin are not checked there.
 #pragma once
 
 #include <optional>
@@ -19,32 +18,33 @@
 
 namespace thermocline::http {
 
-// Whoever came in.
+// The authenticated client.
 struct Caller {
   std::string tenant;  // the name of the key, or the address
-  int priority_max;    // of its requests
-  bool admin = false;  // may end other callers' requests
-  bool known = false;  // came with a key, or by the admin socket
+  int priority_max;    // the highest priority of its requests
+  bool admin = false;  // may cancel other callers' requests
+  bool known = false;  // has a key, or uses the admin socket
 };
 
-// The path of a request target, also of the absolute form that proxies send.
+// The path of a request target, which may be in the absolute form that proxies send.
 std::string PathOf(std::string_view target);
 
 // The value of Access-Control-Allow-Origin for an answer to `request`; "" = none.
 std::string AllowedOrigin(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
-// Host and Origin. InvalidArgument or PermissionDenied.
+// Checks Host and Origin. InvalidArgument or PermissionDenied.
 Status CheckPage(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
 // True if a body follows the header.
 bool HasBody(const HttpRequest& header);
 
-// The answer to a browser that asks before it sends the request of an allowed origin's page, which
-// has no key yet; nullopt: the request is no such question. Requires: CheckPage.
+// The answer to a preflight request of an allowed origin's page, which has no key yet; nullopt if
+// the request is no preflight. Requires: CheckPage passed.
 std::optional<HttpResponse> AnswerPreflight(const server::Live& live, const Peer& peer,
                                             const HttpRequest& request, const ResponseHead& head);
 
-// Key and /admin/. Unauthenticated, PermissionDenied, or NotFound: below /admin, without keys.
+// Checks the key, and access to /admin/. Unauthenticated, PermissionDenied, or NotFound (below
+// /admin, without keys).
 Result<Caller> PassGate(const server::Live& live, const Peer& peer, const HttpRequest& request);
 
 }  // namespace thermocline::http

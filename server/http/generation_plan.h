@@ -1,4 +1,4 @@
-// The result of a route: an answer, or a generation to be started.
+// The result of a route: an answer, or a generation to start.
 #pragma once
 
 #include <memory>

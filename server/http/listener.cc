@@ -126,7 +126,7 @@ Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
   return OkStatus();
 }
 
-// The configuration knows nothing of sockets that were passed.
+// The configuration does not describe passed sockets, so their addresses are checked here.
 Status Listener::CheckStrangers(const server::Live& live) const {
   if (live.needs_keys() || live.config.insecure) return OkStatus();
   for (const Door& door : doors_) {
@@ -188,7 +188,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
   const net::SocketAddress local = net::LocalAddress(socket.native_handle());
   const net::SocketAddress remote = net::PeerAddress(socket.native_handle());
   const bool on_network = local.on_network();
-  if (on_network && !remote.on_network()) return;  // already gone
+  if (on_network && !remote.on_network()) return;  // the client has disconnected
   Peer peer{.address =
                 on_network ? server::NetworkOf(remote.host) : net::PeerUser(socket.native_handle()),
             .local_address = local.host,
@@ -198,7 +198,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
   const auto live = service_.live();
   const bool counted = on_network && !door.admin;
   auto place = std::make_shared<net::ConnectionPlace>(connections_, counted ? peer.address : "");
-  // The way in for the operator stays open when all others are taken.
+  // The admin socket accepts connections even when the limit is reached.
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
                                 : place->Enter(live->config.connections_max,
                                                live->config.ConnectionsMaxOf(peer.address));
@@ -211,7 +211,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
   std::make_shared<Session>(std::move(connection), service_, router_, std::move(place))->Start();
 }
 
-// By TLS there is nothing to say yet.
+// With TLS an error response would need a handshake first.
 void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
   const bool full = why == net::ConnectionCount::Entry::kFull;
   if (tls) return;

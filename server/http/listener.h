@@ -1,4 +1,4 @@
-// Accepts clients: by TCP, Unix sockets, sockets that systemd opened; and how many may.
+// Accepts connections by TCP, Unix sockets and sockets from systemd, up to their limits.
 #pragma once
 
 #include <atomic>
@@ -20,34 +20,34 @@
 
 namespace thermocline::http {
 
-// Checks that the certificate and its key can be used, if there are any. Errors as MakeTlsContext.
+// Checks that the certificate and key, if configured, are usable. Errors as MakeTlsContext.
 Status CheckTls(const server::ServerConfig& config);
 
-// Unavailable, with the key: server.unix_socket or .admin_socket is in no folder, or a file that is
-// no socket is there. Whether somebody listens there already is for the start to say.
+// Unavailable, with the key: the folder of server.unix_socket or .admin_socket does not exist, or
+// another kind of file is there. Whether a server listens there already is checked at the start.
 Status CheckSockets(const server::ServerConfig& config);
 
 // Thread-compatible; runs on its io_context.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
-  // Opens what the configuration names, but for what `passed` brings: a socket named "http",
-  // "https" or "admin" stands for server.host with server.port, the same by TLS, and
-  // server.admin_socket; other names for "http". Takes their descriptors. `router` outlives it.
-  // Unavailable naming the address if it cannot be bound; InvalidArgument: no IP address, no TLS,
-  // or strangers could come in.
+  // Opens the configured sockets, except those replaced by `passed`: a socket named "http", "https"
+  // or "admin" replaces server.host with server.port, the same with TLS, or server.admin_socket;
+  // other names count as "http". Takes ownership of their descriptors. `router` outlives it.
+  // Unavailable, naming the address: it cannot be bound; InvalidArgument: no IP address, no TLS, or
+  // other hosts could connect without a key.
   static Result<std::shared_ptr<Listener>> Create(boost::asio::io_context& io,
                                                   server::Service& service, const Router& router,
                                                   const std::vector<net::PassedSocket>& passed);
-  // Removes the files of its sockets, once nothing is accepted any more.
+  // Removes the files of its sockets. Requires: it accepts no connections any more.
   ~Listener();
 
-  // The log then says where it listens.
+  // Starts to accept, and logs the addresses.
   void Start();
-  // For Reloader: the new certificate is for connections from then on.
+  // For Reloader: later connections use the new certificate.
   Result<std::function<void()>> PrepareReload(const server::Live& live);
 
  private:
-  // A way in for clients.
+  // A listening socket.
   struct Door {
     std::shared_ptr<net::Acceptor> acceptor;
     bool tls = false;
@@ -62,7 +62,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Status OpenUnix(const std::string& path, unsigned mode, bool admin);
   Status CheckStrangers(const server::Live& live) const;
   void AddDoor(net::ListeningSocket socket, bool tls, bool admin);
-  // Owns `socket`.
+  // Takes ownership of `socket`.
   void OnAccepted(const Door& door, int socket);
   void Begin(const Door& door, StreamSocket socket);
   void TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
@@ -77,13 +77,13 @@ class Listener : public std::enable_shared_from_this<Listener> {
   }
 
   boost::asio::io_context& io_;
-  server::StrandPool strands_;  // of connections
+  server::StrandPool strands_;  // for connections
   server::Service& service_;
   const Router& router_;
-  std::list<Door> doors_;  // their addresses stay
+  std::list<Door> doors_;  // a list, so that references stay valid
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
-  // Both are shared with the sessions, which may outlive the listener.
+  // Both are shared with sessions, which may outlive the listener.
   const std::shared_ptr<net::ConnectionCount> connections_ =
       std::make_shared<net::ConnectionCount>();
   const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);

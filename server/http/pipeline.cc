@@ -18,7 +18,7 @@ constexpr std::size_t kTargetBytesMax = 8 << 10;
 
 std::optional<protocol::ApiError> BeyondLimits(const HttpRequest& header) {
   const auto coding = header[beast_http::field::transfer_encoding];
-  // Taken for "no body" its bytes would be read as the next request.
+  // If an unknown coding counted as "no body", the body would be parsed as the next request.
   if (!coding.empty() && !beast::iequals(coding, "chunked"))
     return protocol::ClientError(400, "bad_request",
                                  "the only Transfer-Encoding there is here is chunked");
@@ -65,7 +65,7 @@ std::optional<HttpResponse> CheckKey(const Arrival& arrival) {
 
 struct Step {
   std::optional<HttpResponse> (*run)(const Arrival&);
-  const char* route;  // of its answers
+  const char* route;  // of its answers, for metrics
 };
 
 constexpr Step kHeaderSteps[] = {

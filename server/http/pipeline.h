@@ -1,14 +1,14 @@
-// The steps that a request passes, in this order. The first step that answers is the last.
+// The steps of a request, in this order. The first step that answers is the last.
 //
 //   by its header (PassHeader):
-//     limits       the framing that is read here, the number of headers, the target's length
+//     limits       supported framing, the number of headers, the target's length
 //     page         Host and Origin: is a browser's page allowed to ask?
 //     preflight    a browser's question before such a request is answered
-//     key          who calls, and whether they may come here
+//     key          the caller, and its access to this path
 //   by its body (Session):
-//     memory       the body is read into an account (RequestMemory), or refused
-//     cost         what its values would take is judged before they are made (CheckCost)
-//     turn         a worker reads it in its tenant's turn (Workers); at once without a body
+//     memory       the body is read into an account (RequestMemory), or rejected
+//     cost         the memory of its values is estimated before they are made (CheckCost)
+//     turn         a worker parses it in its tenant's turn (Workers); at once without a body
 //     route        the protocol's handler: an answer, or a plan (Router)
 //   by its plan (Session):
 //     grammar      is compiled in its tenant's turn
@@ -24,7 +24,7 @@
 
 namespace thermocline::http {
 
-// A request whose header is there.
+// A request whose header has been read.
 struct Arrival {
   server::Service& service;
   const server::Live& live;
@@ -39,7 +39,7 @@ struct HeaderAnswer {
   const char* route;  // its name in metrics: the route is not known yet
 };
 
-// Nullopt: the request goes on.
+// Returns an answer, or nullopt if the request proceeds.
 std::optional<HeaderAnswer> PassHeader(const Arrival& arrival);
 
 }  // namespace thermocline::http

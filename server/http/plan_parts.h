@@ -1,4 +1,4 @@
-// The steps that the routes which generate have in common, whatever the protocol.
+// Steps shared by all routes that generate, in every protocol.
 #pragma once
 
 #include "server/core/service.h"
@@ -11,19 +11,18 @@ namespace thermocline::http {
 
 protocol::RequestDefaults DefaultsOf(const server::Service& service);
 
-// InvalidArgument: more dimensions than the model's vectors have.
+// InvalidArgument: more dimensions than the model's embeddings have.
 Status CheckDimensions(const server::Service& service, int dimensions);
 
-// Admitted and encoded. Errors as Submission::Admit and Encode.
+// Admits and encodes a request. Errors as Submission::Admit and Encode.
 Result<server::Submission> SubmitEncoded(server::Service& service, const ResponseHead& head,
                                          server::Asked asked);
 
-// The plan, or why there is none.
+// Returns the plan, or the error response.
 Action PlanOrRefusal(server::Service& service, const ResponseHead& head,
                      Result<GenerationPlan> plan);
 
-// A plan for the vectors of texts. Errors as ParseEmbeddingRequest, CheckDimensions and
-// SubmitEncoded.
+// Plans embeddings of texts. Errors as ParseEmbeddingRequest, CheckDimensions and SubmitEncoded.
 Action PlanEmbeddings(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head, protocol::EmbeddingDialect dialect);
 

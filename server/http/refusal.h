@@ -1,4 +1,4 @@
-// Answers that refuse, by server::RefusalTable.
+// Error responses, by server::RefusalTable.
 #pragma once
 
 #include "server/core/service.h"
@@ -6,11 +6,11 @@
 
 namespace thermocline::http {
 
-// With Retry-After where trying again helps.
+// Adds Retry-After if a retry helps.
 HttpResponse FailureResponse(const server::Service& service, const ResponseHead& head,
                              const Status& status);
 
-// The same, counted as rejected.
+// The same, and counts the request as rejected.
 HttpResponse RefusalResponse(server::Service& service, const ResponseHead& head,
                              const Status& status);
 

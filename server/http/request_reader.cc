@@ -14,15 +14,16 @@ namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
 constexpr std::size_t kHeaderBytesMax = 32 << 10;
-constexpr std::size_t kHoldBytes = 64 << 10;  // held at a time
-// The buffer of a body that is long already: beast fills the buffer that there is, which is a page,
-// and 4 MiB in pages are a thousand reads.
+constexpr std::size_t kHoldBytes = 64 << 10;  // memory is held in steps of this size
+// The buffer for the rest of a long body. Beast fills the existing buffer, which is one page, and a
+// body of 4 MiB would take a thousand reads.
 constexpr std::size_t kLongReadBytes = 32 << 10;
-// Of a body, in chunks: those of one byte have five more each; extensions have no other bound.
+// Limits a chunked body's framing: a chunk of one byte has five more, and chunk extensions have no
+// other limit.
 constexpr std::size_t kFramingBytesMax = 192 << 10, kFramingPerByte = 16;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// True if the bytes are at fault, and not the connection.
+// True if the bytes are malformed, rather than the connection broken.
 bool IsMalformed(const beast::error_code& error) {
   return error.category() ==
              beast_http::make_error_code(beast_http::error::bad_method).category() &&
@@ -50,7 +51,7 @@ void RequestReader::ReadHeader(std::uint64_t body_bytes_max, Done done) {
 
 void RequestReader::Welcome(Done done) {
   const bool asks = beast::iequals(request()[beast_http::field::expect], "100-continue");
-  if (!asks || request().version() < 11) return done({});  // HTTP/1.0 has no such answer
+  if (!asks || request().version() < 11) return done({});  // HTTP/1.0 has no 100 Continue
   asio::async_write(connection_, asio::buffer(kContinue),
                     [done = std::move(done)](ErrorCode error, std::size_t) { done(error); });
 }
@@ -83,8 +84,9 @@ void RequestReader::ReadOn(Done done) {
 
 Status RequestReader::HoldBody() {
   const std::size_t bytes = request().body().size();
-  if (bytes <= server::kShortBytesMax) return OkStatus();  // the connections' limit is theirs
-  // Without an announced length the text grows by doubling.
+  // The limit on connections covers small bodies.
+  if (bytes <= server::kShortBytesMax) return OkStatus();
+  // Without Content-Length the buffer grows by doubling.
   const std::size_t held = request().has_content_length() ? bytes : 2 * bytes;
   return hold_->Grow((held + kHoldBytes - 1) / kHoldBytes * kHoldBytes);
 }

@@ -1,4 +1,4 @@
-// Reads what a client sends: requests, and what comes before the last answer is whole.
+// Reads requests from a client, and bytes that it sends before the last answer is complete.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@
 
 namespace thermocline::http {
 
-// On the connection's strand, one read at a time. What `done` holds keeps the reader alive.
+// Used on the connection's strand, one read at a time. The captures of `done` keep the reader
+// alive.
 class RequestReader {
  public:
   using ErrorCode = boost::system::error_code;
@@ -26,50 +27,50 @@ class RequestReader {
 
   explicit RequestReader(Connection& connection) : connection_(connection) {}
 
-  // Waits for bytes, at most `bytes_max` of them, and keeps them for the next request.
+  // Waits for bytes, at most `bytes_max`, and keeps them for the next request.
   void ReadSome(std::size_t bytes_max, Done done);
-  // A request's header, then request(). `body_bytes_max`: a larger body is an error.
+  // Reads a request's header into request(). `body_bytes_max`: a larger body is an error.
   void ReadHeader(std::uint64_t body_bytes_max, Done done);
-  // Tells a client that waits for such a word that its body is welcome.
+  // Sends 100 Continue to a client that expects it.
   void Welcome(Done done);
-  // The rest of the request, while `memory` has room for it on account of `client`; else an error,
-  // and no_room says why.
+  // Reads the rest of the request, while `memory` has room for it in the account of `client`;
+  // otherwise calls `done` with an error, and no_room gives the reason.
   void ReadBody(server::RequestMemory& memory, const std::string& client, Done done);
 
-  // Requires: its header was read, and Forget was not called.
+  // Requires: the header was read, and Forget was not called since.
   const HttpRequest& request() const { return parser_->get(); }
-  // Its memory is large, and an answer may take long.
+  // Frees the request: it is large, and its answer may take long.
   void Forget() {
     parser_.reset();
     hold_.reset();
   }
   const Status& no_room() const { return no_room_; }
-  // Returns the refusal where reading failed otherwise; nullopt: the client has left. `config`: of
-  // the limits.
+  // Returns the error response for a failed read; nullopt if the client has disconnected. `config`
+  // has the limits.
   std::optional<protocol::ApiError> RefusalOf(ErrorCode error,
                                               const server::ServerConfig& config) const;
 
-  // Bytes that were read and are no part of a request yet.
+  // Bytes that arrived and belong to no request yet.
   std::size_t early_bytes() const { return buffer_.size(); }
   void DiscardEarly() { buffer_.clear(); }
-  // Gives back the memory that they do not need.
+  // Frees the buffer's spare memory.
   void Shrink() { buffer_.shrink_to_fit(); }
 
  private:
   void ReadOn(Done done);
-  // Counts what has arrived of the body.
+  // Holds memory for the bytes of the body that have arrived.
   Status HoldBody();
 
-  // Bounds what is read and not yet understood: trailers and chunk extensions, which have no other
-  // bound.
+  // Limits bytes that are read but not yet parsed: trailers and chunk extensions have no other
+  // limit.
   static constexpr std::size_t kBufferBytesMax = 128 << 10;
 
   Connection& connection_;
   boost::beast::flat_buffer buffer_{kBufferBytesMax};
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
-  std::optional<server::RequestMemory::Hold> hold_;  // of the body
-  std::size_t read_ = 0;                             // bytes of the body with its framing
-  Status no_room_;                                   // why the body was not read on
+  std::optional<server::RequestMemory::Hold> hold_;  // memory of the body
+  std::size_t read_ = 0;                             // bytes of the body and its framing
+  Status no_room_;                                   // the error that stopped reading the body
 };
 
 }  // namespace thermocline::http

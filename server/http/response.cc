@@ -50,7 +50,8 @@ HttpResponse ErrorResponse(const ResponseHead& head, const protocol::ApiError& e
                            int retry_after_s) {
   HttpResponse response =
       JsonResponse(head, error.http_status, head.errors->body(error, head.request_id));
-  // Clients of OpenAI's try again after any 5xx: here that would double the work, to the same end.
+  // OpenAI's clients retry after any 5xx. After these errors that would double the work without
+  // success.
   const bool in_vain =
       error.http_status == 500 || error.http_status == 504 || error.code == "cancelled";
   if (in_vain) response.set("x-should-retry", "false");

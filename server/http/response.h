@@ -1,4 +1,4 @@
-// Building whole HTTP responses.
+// Builds complete HTTP responses.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,17 @@ namespace thermocline::http {
 using HttpRequest = boost::beast::http::request<boost::beast::http::string_body>;
 using HttpResponse = boost::beast::http::response<boost::beast::http::string_body>;
 
-// The data that every answer to one request carries.
+// The data that every answer to one request needs.
 struct ResponseHead {
   unsigned version = 11;
   bool keep_alive = true;
   std::string request_id;
   std::chrono::steady_clock::time_point arrived = {};  // the first byte of the request
-  std::string traceparent = {};                        // of the client's trace; "" = none
+  std::string traceparent = {};                        // the client's trace; "" = none
   std::string cors_origin = {};                        // Access-Control-Allow-Origin; "" = none
-  std::string tenant = {};                             // whose request is answered
-  int priority_max = kPriorityMax;                     // that it may ask for
-  bool admin = false;                                  // may see what other clients sent
+  std::string tenant = {};                             // the caller's tenant
+  int priority_max = kPriorityMax;                     // the highest priority it may request
+  bool admin = false;                                  // may see other clients' requests
   std::string route = {};                              // the template of its path, for metrics
   const protocol::ErrorShape* errors = &protocol::kOpenAiErrors;
   std::string ignored_fields = {};  // value of x-thermocline-ignored; "" = none
@@ -36,11 +36,11 @@ struct ResponseHead {
 
 inline constexpr const char* kIgnoredFieldsHeader = "x-thermocline-ignored";
 
-// The value of that header: the names with commas between, without bytes that a header may not
-// have.
+// The value of that header: the names, separated by commas, without bytes that are invalid in
+// headers.
 std::string IgnoredFieldsValue(const std::vector<std::string>& names);
 
-// Names and values of the headers that say so, beside Server.
+// Names and values of the headers for `head`, besides Server.
 std::vector<std::pair<std::string_view, std::string>> HeadersOf(const ResponseHead& head);
 
 HttpResponse MakeResponse(const ResponseHead& head, int status, const std::string& content_type,

@@ -29,7 +29,7 @@ std::string Chunk(const std::string& data) {
   return size + data + "\r\n";
 }
 
-// A message and how far it is written.
+// A message that is being written.
 struct Writing {
   explicit Writing(HttpResponse of) : response(std::move(of)) {}
   HttpResponse response;
@@ -41,7 +41,7 @@ struct Writing {
 void WriteResponse(Connection& connection, HttpResponse response, bool head_only,
                    WrittenHandler done) {
   auto writing = std::make_shared<Writing>(std::move(response));
-  // The written bytes are freed before anything else is begun.
+  // The written bytes are freed before `done` starts other work.
   auto handler = [writing, done = std::move(done)](error_code error, std::size_t) mutable {
     writing.reset();
     done(error);
@@ -60,7 +60,8 @@ StreamWriter::StreamWriter(Connection& connection, const ResponseHead& head,
       outgoing_(StreamHeader(head, content_type)) {}
 
 void StreamWriter::Write(const std::string& events, bool last, WrittenHandler done) {
-  if (!events.empty()) outgoing_ += chunked_ ? Chunk(events) : events;  // an empty chunk is the end
+  // An empty chunk would end the stream.
+  if (!events.empty()) outgoing_ += chunked_ ? Chunk(events) : events;
   if (last && chunked_) outgoing_ += "0\r\n\r\n";
   ended_ = ended_ || last;
   if (!writing_) Flush(std::move(done));

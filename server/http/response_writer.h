@@ -1,4 +1,4 @@
-// Writes answers to a connection: whole ones at once, streams as their events come.
+// Writes answers to a connection: complete responses at once, streams event by event.
 #pragma once
 
 #include <chrono>
@@ -10,33 +10,33 @@
 
 namespace thermocline::http {
 
-// `error`: the client takes no more.
+// `error`: the client accepts no more bytes.
 using WrittenHandler = std::function<void(boost::system::error_code error)>;
 
-// `head_only`: without the body, as HEAD asks. What `done` holds keeps the connection alive.
+// `head_only`: omits the body, as for HEAD. The captures of `done` keep the connection alive.
 void WriteResponse(Connection& connection, HttpResponse response, bool head_only,
                    WrittenHandler done);
 
-// The answer is a stream of events: of chunks, or in HTTP/1.0 of bytes that end with the
-// connection. One batch is on its way at a time; what is given meanwhile goes with the next. On the
-// connection's strand.
+// An answer that is a stream of events: in chunks, or for HTTP/1.0 in bytes until the connection
+// closes. One batch is written at a time; events that arrive meanwhile go with the next. Used on
+// the connection's strand.
 class StreamWriter {
  public:
-  // Begins with the header that says `head`. `limits`: of its client, for each batch.
+  // Starts with a header made from `head`. `limits`: the client's, for each batch.
   StreamWriter(Connection& connection, const ResponseHead& head, const char* content_type,
                const WriteLimits& limits);
 
-  // Appends `events`; `last`: they end the stream. `done` is called when all that was given up to
-  // then is written, or cannot be; while a write is in progress, only the `done` it began with.
-  // Until then what `done` holds keeps the writer alive.
+  // Appends `events`; with `last` they end the stream. `done` is called when all events so far are
+  // written, or failed; during a write, only the `done` that started it is called. Until then the
+  // captures of `done` keep the writer alive.
   void Write(const std::string& events, bool last, WrittenHandler done);
 
   bool writing() const { return writing_; }
-  // True once the end of the stream was given.
+  // True once the end of the stream was given to Write.
   bool ended() const { return ended_; }
-  // Bytes that were given and are not with the system yet.
+  // Bytes given to Write that are not in the kernel's buffer yet.
   std::size_t waiting_bytes() const { return outgoing_.size() + in_flight_.size(); }
-  // When the last batch began.
+  // The time at which the last batch started.
   std::chrono::steady_clock::time_point written_at() const { return written_at_; }
 
  private:

@@ -1,4 +1,4 @@
-// Which request is answered how: the tables of the protocols, and the search in them.
+// Maps requests to handlers: the protocols' tables, and the search in them.
 #pragma once
 
 #include <span>
@@ -18,8 +18,8 @@ using Handler = Action (*)(server::Service& service, const HttpRequest& request,
                            const ResponseHead& head);
 
 struct Route {
-  const char* method;  // HEAD goes with GET
-  const char* path;    // "{id}" at its end stands for anything but nothing and other routes' paths
+  const char* method;  // GET includes HEAD
+  const char* path;    // "{id}" at its end matches any text, except "" and other routes' paths
   Handler handler;
 };
 
@@ -28,39 +28,39 @@ struct PathAlias {
   std::string_view alias, path;
 };
 
-// An API that clients speak: its routes, and the shape of its errors.
+// An API: its routes, and the form of its errors.
 struct Protocol {
   std::span<const Route> routes;
   std::span<const PathAlias> aliases = {};
   const protocol::ErrorShape* errors = &protocol::kOpenAiErrors;
-  // Requests below these paths get `errors`, whether there is such a route or not.
+  // Requests below these paths get `errors`, even if there is no such route.
   std::span<const std::string_view> error_paths = {};
-  // Requests that no protocol's paths claim get `errors` if they have this header; "" = none.
+  // Requests outside all protocols' paths get `errors` if they have this header; "" = none.
   std::string_view error_header = {};
 };
 
 // Thread-safe: constant.
 class Router {
  public:
-  // A route or alias is in one protocol.
+  // Requires: every route and alias is in one protocol only.
   explicit Router(std::vector<Protocol> protocols) : protocols_(std::move(protocols)) {}
 
-  // The template of the request's path, for metrics and logs: never a raw path. "unknown": there is
-  // none.
+  // The template of the request's path, for metrics and logs, never a raw path. "unknown" if there
+  // is no such route.
   std::string RouteOf(const HttpRequest& request) const;
-  // The shape of the request's errors, also if there is no such route.
+  // The form of the request's errors, even if there is no such route.
   const protocol::ErrorShape& ErrorsOf(const HttpRequest& request) const;
-  // Returns the route's answer; 404 or 405 with the methods there are if there is none. Pure but
-  // for reading the service.
+  // Returns the route's answer; 404, or 405 with the allowed methods, if there is none. It only
+  // reads the service, apart from the handler's own effects.
   Action Answer(server::Service& service, const HttpRequest& request,
                 const ResponseHead& head) const;
   // Method and path of every route.
   std::vector<std::pair<std::string, std::string>> Table() const;
 
  private:
-  // The path without a slash at its end, by the name that the tables have for it.
+  // The path without a trailing slash, with aliases replaced.
   std::string RoutePath(const HttpRequest& request) const;
-  // Every route whose pattern fits.
+  // Every route whose pattern matches.
   std::vector<const Route*> Find(std::string_view path) const;
   bool IsPath(std::string_view path) const;
   Action NoRoute(const std::string& path, const std::string& method,

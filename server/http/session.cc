@@ -17,8 +17,8 @@ namespace asio = boost::asio;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
-constexpr std::size_t kTlsBytes = 64 << 10;      // that a connection holds
-constexpr std::size_t kDiscardBytes = 16 << 10;  // at a time, of what nobody reads
+constexpr std::size_t kTlsBytes = 64 << 10;      // per connection
+constexpr std::size_t kDiscardBytes = 16 << 10;  // per read, of bytes that are dropped
 constexpr seconds kLinger{5};
 
 }  // namespace
@@ -57,8 +57,8 @@ void Session::Start() {
 void Session::ReadRequest() {
   MakeWayIfAsked();
   if (reader_.early_bytes() > 0) return ReadHeader();
-  // Between requests a connection may be idle for long; once a byte is there, the rest has to
-  // follow soon.
+  // A connection may be idle for long between requests, but after a request's first byte the rest
+  // must follow soon.
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
   reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
     error ? self->Close() : self->ReadHeader();
@@ -75,7 +75,7 @@ void Session::ReadHeader() {
 }
 
 void Session::OnHeader(ErrorCode error) {
-  // The header is whole though the body is announced to be too large: its key is looked at first.
+  // The header is complete even if the announced body is too large: the key is checked first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
   auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer(),
                                      router_.ErrorsOf(reader_.request()));
@@ -85,7 +85,7 @@ void Session::OnHeader(ErrorCode error) {
   if (exchange_->caller().known) {
     const Status place = TakePlaceOfKey();
     if (!place.ok()) return RefuseHeader(RefusalResponse(service_, exchange_->head(), place));
-    MakeWayIfAsked();  // behind all strangers
+    MakeWayIfAsked();  // closed only after those without a key
   }
   reader_.Welcome(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
@@ -112,7 +112,7 @@ void Session::RefuseHeader(HttpResponse response) {
 
 void Session::RefuseUnreadable(ErrorCode error) {
   const auto refusal = reader_.RefusalOf(error, exchange_->live().config);
-  if (!refusal.has_value()) return Close();  // nobody to answer
+  if (!refusal.has_value()) return Close();  // there is no client to answer
   unread_ = true;
   exchange_->EndConnection();
   Respond(ErrorResponse(exchange_->head(), *refusal));
@@ -127,7 +127,7 @@ void Session::OnRequest(ErrorCode error) {
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
   if (bytes == 0) return OnRouted(RouteOrFail(request));
-  connection_->ExpireNever();  // the client has done its part
+  connection_->ExpireNever();  // the client has sent all of its request
   if (bytes <= server::kShortBytesMax) return RouteByWorker({});
   routing_ = true;
   WatchForDeparture();
@@ -171,8 +171,8 @@ void Session::OnDropped() {
       [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
 }
 
-// An exception of a library or the allocator ends the request, not the daemon. Returns nullopt if
-// it did.
+// An exception from a library or the allocator ends the request, not the daemon; returns nullopt
+// then.
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = exchange_->head();
   try {
@@ -228,8 +228,9 @@ void Session::RespondFailed() {
   }
 }
 
-// A client that leaves what it asked for unread is refused more. It may always have one, and what
-// needs no body: pages and metrics are few bytes on each of server.connections_max.
+// A client with unread answers gets no more large ones, except for its first. Small answers to
+// requests without a body, such as pages and metrics, are always sent: they are covered by
+// server.connections_max.
 void Session::RespondMade(HttpResponse response) {
   const std::size_t bytes = response.body().size();
   if (bytes <= server::kSmallAnswerBytes) return Respond(std::move(response));
@@ -267,19 +268,20 @@ void Session::OnResponded(ErrorCode error, bool goes_on) {
   Close();
 }
 
-// The next request of this connection; the read that waited for the client to leave is the first
-// of it.
+// Starts the next request of this connection. A read that watched for the client's disconnection
+// becomes its first read.
 void Session::NextRequest() {
   if (client_left_) return Close();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
   MakeWayIfAsked();
-  if (reader_.early_bytes() > 0) connection_->Cancel();  // it is there already
+  if (reader_.early_bytes() > 0) connection_->Cancel();  // the request has arrived already
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
 }
 
-// Others may need its place, unless it is the operator's. It stays so until a whole request and its
-// key are there: who sends slowly, or reads slowly without a key, keeps nobody out.
+// Offers this connection's place to new ones, except for the operator's. It stays on offer until a
+// complete request with its key has arrived: a client that sends slowly, or reads slowly without a
+// key, keeps no one out.
 void Session::MakeWayIfAsked() {
   if (connection_->peer().admin) return;
   place_->BeIdle([weak = weak_from_this()] {
@@ -289,7 +291,7 @@ void Session::MakeWayIfAsked() {
   });
 }
 
-// A socket closed with bytes unread resets the connection, and the answer may be lost with it.
+// Closing a socket with unread bytes resets the connection, which may lose the answer.
 void Session::Linger() {
   if (unread_) {
     unread_ = false;
@@ -313,7 +315,7 @@ void Session::Discard(std::size_t bytes_max) {
 
 void Session::Close() {
   Release();
-  room_timer_.cancel();  // what is discarded is waited for no longer
+  room_timer_.cancel();  // memory for discarded bytes is not waited for
   connection_->Close();
   if (connection_->peer().tls) service_.request_memory().NoteFreed(kTlsBytes);
 }

@@ -1,4 +1,5 @@
-// One connection: reads requests, writes answers, streams tokens, notices when the client leaves.
+// One connection: reads requests, writes answers, streams tokens, notices when the client
+// disconnects.
 #pragma once
 
 #include <atomic>
@@ -18,11 +19,11 @@
 
 namespace thermocline::http {
 
-// All handlers run on the connection's strand. Lives as long as something is pending: a read, a
+// All handlers run on the connection's strand. Lives while an operation is pending: a read, a
 // write, or a generation (whose callback holds the session until its end is taken).
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // `place`: let go of at the end. `router` outlives it.
+  // `place`: released at the end. `router` outlives it.
   Session(std::shared_ptr<Connection> connection, server::Service& service, const Router& router,
           std::shared_ptr<net::ConnectionPlace> place);
   ~Session();
@@ -36,28 +37,28 @@ class Session : public std::enable_shared_from_this<Session> {
   void MakeWayIfAsked();
   void ReadHeader();
   void OnHeader(ErrorCode error);
-  // ResourceExhausted: the caller's key has as many connections as it may have.
+  // ResourceExhausted: the caller's key has reached its limit of connections.
   Status TakePlaceOfKey();
   void ReadBody();
   void OnRequest(ErrorCode error);
-  // A long body was judged. A short one is not: it is in the margin of the plan.
+  // Called with the estimated cost of a long body. Short ones are within the memory plan's margin.
   void OnJudged(const server::BodyCost& cost);
   void RouteByWorker(const server::BodyCost& cost);
-  // As Workers::Post, of the request that was read.
+  // As Workers::Post, for the current request.
   void PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
   void OnRouted(std::optional<Action> action);
-  // The daemon ends before the request's turn has come.
+  // Called when the daemon stops before the request's turn.
   void OnDropped();
-  // Runs `step`; what it throws ends this request, not the daemon: with an error if none of its
-  // answer is on the way, else by the end of the connection.
+  // Runs `step`. An exception ends this request, not the daemon: with an error response if no byte
+  // of the answer was sent, else by closing the connection.
   void Guarded(const std::function<void()>& step);
   void RespondFailed();
-  // An answer to a request that could not be read; the connection ends with it.
+  // Answers a request that could not be read, then closes the connection.
   void RefuseUnreadable(ErrorCode error);
-  // An answer to a request whose header goes no further.
+  // Answers a request that its header already decides.
   void RefuseHeader(HttpResponse response);
-  // Writes an answer that a route made of a body, without a generation.
+  // Writes an answer that a route made from a body, without a generation.
   void RespondMade(HttpResponse response);
   void Respond(HttpResponse response);
   void OnResponded(ErrorCode error, bool goes_on);
@@ -67,18 +68,18 @@ class Session : public std::enable_shared_from_this<Session> {
   void Discard(std::size_t bytes_max);
   void Close();
   void Log(int status);
-  // A drain waits no longer for the request in progress.
+  // A drain stops waiting for the current request.
   void Release();
 
   // While an answer is generated: session_generation.cc.
   void CompileGrammar(GenerationPlan plan);
-  // While its grammar waited: nothing of it is kept.
+  // Called when the client disconnects while its grammar waits: frees everything of the request.
   void LeftEarly();
   void StartGeneration(GenerationPlan plan);
   void WatchForDeparture();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
-  // Writes the answer that is no stream, once there is room for it.
+  // Writes the complete response once there is memory for it.
   void RespondWhole();
   void KeepAlive();
   void LookForDeparture();
@@ -93,20 +94,21 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::steady_timer room_timer_;
   server::Service& service_;
   const Router& router_;
-  std::shared_ptr<net::ConnectionPlace> place_;  // among the connections
+  std::shared_ptr<net::ConnectionPlace> place_;  // its place in the limit on connections
   RequestReader reader_;
-  std::optional<Exchange> exchange_;    // of the request in progress, or of the last
-  std::unique_ptr<Answer> answer_;      // in progress, until its last byte is written
-  std::optional<StreamWriter> stream_;  // of the answer, since its first events
-  bool sent_ = false;                   // the first bytes of an answer
-  bool unread_ = false;                 // the client may still send what nobody reads
-  bool watching_ = false;               // a read waits for the client to leave
-  bool next_after_watch_ = false;       // that read's end begins the next request
-  // While its grammar waits to be compiled: gives back the place in the queue.
+  std::optional<Exchange> exchange_;    // the current or last request
+  std::unique_ptr<Answer> answer_;      // current answer, until its last byte is written
+  std::optional<StreamWriter> stream_;  // set from the answer's first events on
+  bool sent_ = false;                   // the first bytes of an answer were sent
+  bool unread_ = false;                 // the client may still send bytes that are not needed
+  bool watching_ = false;               // a read watches for the client's disconnection
+  bool next_after_watch_ = false;       // the end of that read starts the next request
+  // Releases the queue place while the grammar waits to be compiled.
   std::function<void()> give_up_;
-  std::optional<server::RequestMemory::Hold> answer_hold_;  // of a whole answer being written
-  bool routing_ = false;                                    // a long request is read by a worker
-  // While it was read, its grammar waited or its answer was written. Workers look, too.
+  // Memory of a complete response being written.
+  std::optional<server::RequestMemory::Hold> answer_hold_;
+  bool routing_ = false;  // a worker parses a long request
+  // The client disconnected during parsing, compiling or writing. Workers check it, too.
   std::atomic<bool> client_left_ = false;
 };
 

@@ -1,4 +1,4 @@
-// A connection while its answer is generated.
+// The part of Session that runs while an answer is generated.
 #include <algorithm>
 #include <chrono>
 
@@ -17,23 +17,23 @@ using std::chrono::seconds;
 
 constexpr std::chrono::milliseconds kDepartureLook{200}, kRoomLook{100};
 constexpr std::chrono::seconds kProgressInterval{1};
-constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // while a write is in progress
-constexpr std::size_t kEarlyBytesMax = 64 << 10;           // sent before the last answer is whole
-constexpr std::size_t kOutgoingBytesMax = 64 << 10;        // that the client has not read
+constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // after a write in progress
+constexpr std::size_t kEarlyBytesMax = 64 << 10;     // sent before the last answer is complete
+constexpr std::size_t kOutgoingBytesMax = 64 << 10;  // not read by the client yet
 constexpr std::size_t kWatchBytes = 512;
 
 }  // namespace
 
-// Seconds, of a hostile one: not where others have their templates and tokens made, and not for a
-// client that has left.
+// Compiling a hostile grammar can take seconds, so it has its own thread pool and is skipped once
+// the client has disconnected.
 void Session::CompileGrammar(GenerationPlan plan) {
   struct Work {
     GenerationPlan plan;
-    std::optional<Status> status;  // nothing: it failed, or nobody waits
+    std::optional<Status> status;  // nullopt: it threw, or the client has disconnected
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
   std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
-  if (!watching_) reader_.Shrink();  // else it reads into what it has
+  if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDeparture();
   service_.compilers().Post(
       exchange_->head().tenant, connection_->get_executor(),
@@ -59,7 +59,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
         self->give_up_ = {};
         if (!self->client_left_) self->OnDropped();
       });
-  give_up_.swap(give_up);  // last: from here on something follows
+  give_up_.swap(give_up);  // last, because it cannot throw: the continuation is certain now
 }
 
 void Session::LeftEarly() {
@@ -72,7 +72,7 @@ void Session::LeftEarly() {
 
 void Session::StartGeneration(GenerationPlan plan) {
   stream_.reset();
-  // Called on the decode thread: only posts. Holds the session until the generation ends.
+  // Called on the decode thread, so it only posts. Holds the session until the generation ends.
   auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
     asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
   };
@@ -87,8 +87,8 @@ void Session::StartGeneration(GenerationPlan plan) {
   WatchForDeparture();
 }
 
-// While a generation runs, reading is how we learn that the client has left. What it sends early
-// (the next request) waits with the reader.
+// During a generation a read detects the client's disconnection. Bytes that arrive early (the next
+// request) wait in the reader.
 void Session::WatchForDeparture() {
   if (watching_) return;
   if (reader_.early_bytes() >= kEarlyBytesMax) return LookForDeparture();
@@ -96,10 +96,10 @@ void Session::WatchForDeparture() {
     self->watching_ = false;
     self->OnWatched(error);
   });
-  watching_ = true;  // now that nothing was thrown
+  watching_ = true;  // set after all calls that may throw
 }
 
-// Polls a client that has sent more than is read, now and then.
+// Polls the connection of a client that has sent more than the reader takes.
 void Session::LookForDeparture() {
   departure_timer_.expires_after(kDepartureLook);
   departure_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
@@ -122,17 +122,17 @@ void Session::OnWatched(ErrorCode error) {
   }
   if (give_up_ && error) return LeftEarly();
   if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDeparture();
-  // A request is being read by a worker, or an answer written that is no stream.
+  // A worker parses the request, or a complete response is being written.
   if (error) client_left_ = true;
 }
 
-// Output that a client does not read waits with the engine, which then pauses its request.
+// Output that a client does not read stays in the engine, which then pauses the request.
 void Session::TakeAnswer() {
   if (answer_ == nullptr || answer_->ended()) return;
-  // An answer that was given up is over, whether or not its client reads that.
+  // A cancelled answer ends even if its client does not read.
   const bool given_up = answer_->generation().given_up();
   if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up)
-    return;  // OnStreamWritten is next
+    return;  // OnStreamWritten calls this again
   Answer::Output output;
   do {
     output = answer_->Take();
@@ -160,7 +160,7 @@ void Session::RespondWhole() {
   answer_.reset();
 }
 
-// A stream that says nothing for long, in the queue or while its prompt is read, gets a comment.
+// A stream that is silent for long, in the queue or during prefill, gets a comment.
 void Session::KeepAlive() {
   seconds silence(exchange_->live().config.sse_keepalive_s);
   if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
@@ -171,7 +171,7 @@ void Session::KeepAlive() {
   const bool writing = stream_.has_value() && stream_->writing();
   if (!writing && Clock::now() - written_at() >= silence) {
     const std::string comment = answer_->KeepAlive();
-    if (comment.empty()) return;  // no stream
+    if (comment.empty()) return;  // not a stream
     WriteStream(comment, false);
   }
   keep_alive_timer_.expires_at(std::max(written_at() + silence, Clock::now() + kKeepAliveRetry));
@@ -210,8 +210,8 @@ void Session::StreamDone() {
 
 void Session::ClientLeft() {
   if (answer_ == nullptr) return;
-  if (!answer_->ended()) {  // else only its last bytes were not taken
-    // The only deadline of a generation is that of what is written to its client.
+  if (!answer_->ended()) {  // otherwise only its last bytes were not read
+    // During a generation the only deadline is the one for writing.
     answer_->Leave(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
     Log(499);
   }

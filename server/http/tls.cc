@@ -8,14 +8,14 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-// Forward secrecy and authenticated encryption only. Source: Mozilla's "intermediate" server side
-// TLS, version 5.7; those of TLS 1.3 are all good and stay as OpenSSL has them.
+// Only forward secrecy and authenticated encryption. Source: Mozilla's "intermediate" server side
+// TLS, version 5.7. TLS 1.3 keeps OpenSSL's ciphers, which are all good.
 constexpr const char* kCiphers =
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"
     "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
 
-// Takes http/1.1 out of what the client offers; a client that offers other protocols only is
-// refused. Source: RFC 7301.
+// Selects http/1.1 from the client's list (ALPN); rejects a client that offers only other
+// protocols. Source: RFC 7301.
 int SelectProtocol(SSL*, const unsigned char** out, unsigned char* out_bytes,
                    const unsigned char* offered, unsigned int offered_bytes, void*) {
   static constexpr unsigned char kOurs[] = "\x08http/1.1";

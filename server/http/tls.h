@@ -1,4 +1,4 @@
-// TLS for the listener: a context from two PEM files.
+// The listener's TLS context, made from two PEM files.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace thermocline::http {
 using TlsContext = boost::asio::ssl::context;
 
 // TLS 1.2 or newer, HTTP/1.1 by ALPN. InvalidArgument naming the file: it cannot be read, or the
-// key is not that of the certificate.
+// key does not belong to the certificate.
 Result<std::shared_ptr<TlsContext>> MakeTlsContext(const std::string& certificate,
                                                    const std::string& key);
 

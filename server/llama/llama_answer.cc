@@ -21,7 +21,7 @@ Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& scor
                       {"logprob", double{score.logprob}}};
 }
 
-// `scores`: of each token its own, then those of `top` others.
+// `scores`: per token its own, then those of `top` alternatives.
 Json ProbabilitiesOf(const text::Tokenizer& tokenizer, int top,
                      std::span<const TokenChannel::Score> scores) {
   base::JsonList out;
@@ -120,7 +120,7 @@ Json LlamaAnswer::Whole(const Usage& total) {
   return Picked(std::move(answer));
 }
 
-// "timings/prompt_n" is a member of a member. What the answer lacks is left out.
+// "timings/prompt_n" names a member of a member. Members that the answer lacks are omitted.
 Json LlamaAnswer::Picked(Json answer) const {
   if (params_.response_fields.empty()) return answer;
   Json out = Json::Object{};

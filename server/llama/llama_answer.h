@@ -1,4 +1,4 @@
-// Answers of llama-server's own /completion and /infill.
+// Answers of llama-server's /completion and /infill.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ class LlamaAnswer final : public server::AnswerFormat {
  public:
   struct Params {
     std::string model = {};
-    std::string prompt = {};  // as a text
+    std::string prompt = {};  // as text
     int prompt_tokens = 0;
     Json settings = {};  // SettingsJson
     std::vector<std::string> stops = {};
     bool stream = false;
     bool return_tokens = false;
-    int probabilities = 0;                          // of so many tokens beside each
-    std::vector<std::string> response_fields = {};  // as LlamaRequest
+    int probabilities = 0;                          // alternatives per token
+    std::vector<std::string> response_fields = {};  // as in LlamaRequest
   };
   // Borrows the tokenizer.
   LlamaAnswer(const text::Tokenizer& tokenizer, Params params)
@@ -34,16 +34,16 @@ class LlamaAnswer final : public server::AnswerFormat {
   std::string Fail(const Status& status, CancelCause cause) override;
 
  private:
-  // `text` and `tokens`: those that no earlier event has.
+  // `text` and `tokens`: those that no earlier event contained.
   Json Last(std::string text, Json tokens, const Usage& usage) const;
-  // The members of `answer` that the client wants, by their paths.
+  // The requested members of `answer`, by their paths.
   Json Picked(Json answer) const;
 
   const text::Tokenizer& tokenizer_;
   const Params params_;
   std::string text_;
-  std::vector<int> tokens_;                  // of a whole answer
-  std::vector<TokenChannel::Score> scores_;  // of a whole answer
+  std::vector<int> tokens_;                  // of a complete response
+  std::vector<TokenChannel::Score> scores_;  // of a complete response
   int predicted_ = 0;
   FinishReason reason_ = FinishReason::kStop;
   int stop_ = -1;

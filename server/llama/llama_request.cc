@@ -12,8 +12,7 @@ namespace {
 using protocol::Fields;
 constexpr std::size_t kOtherFilesMax = 1024, kResponseFieldsMax = 64, kFieldBytesMax = 256;
 
-// Samplers that this server does not have, as its settings show them: at the values that change
-// nothing.
+// Samplers that this server does not have; settings show them with the value that disables them.
 struct Neutral {
   const char* name;
   double value;
@@ -27,7 +26,7 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
   asked.model = fields.String("model", "");
   request.sampling = defaults.sampling;
   protocol::ReadSampling(fields, protocol::SamplingNames::kLlama, request.sampling);
-  // -1: to the end; -2: until the context is full, which is the same here.
+  // -1: until the model ends; -2: until the context is full, which is treated alike.
   const auto older = fields.Int("max_tokens", -3, -2, INT32_MAX);
   const auto limit = fields.Int("n_predict", older, -2, INT32_MAX);
   const bool silent = limit == -3;
@@ -56,7 +55,7 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
 
 Result<Json> ParseObject(std::string_view body) {
   ASSIGN_OR_RETURN(Json json, protocol::ParseBody(body));
-  // "" is llama-server's word for no grammar.
+  // In llama-server, "" means no grammar.
   const Json* grammar = json.Find("grammar");
   if (grammar != nullptr && grammar->is_string() && grammar->as_string().empty())
     json.Set("grammar", nullptr);
@@ -113,7 +112,7 @@ Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestD
   server::Infill gap;
   for (const char* name : {"input_prefix", "input_suffix"})
     if (fields.Find(name) == nullptr) fields.Fail(name, StrCat("'", name, "' is missing"));
-  // "prompt": what stands before the cursor already, behind the prefix.
+  // "prompt" is the text after the prefix and before the cursor.
   gap.prefix = fields.String("input_prefix", "") + fields.String("prompt", "");
   gap.suffix = fields.String("input_suffix", "");
   ReadOtherFiles(fields, gap);

@@ -1,4 +1,4 @@
-// From the bodies of llama-server's own POST /completion and /infill to Requests.
+// Parses the bodies of llama-server's POST /completion and /infill into Requests.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ struct LlamaRequest {
   server::Asked asked;
   bool stream = false;
   bool return_tokens = false;
-  int n_predict = -1;                             // as asked; -1 = to the end
-  std::vector<std::string> response_fields = {};  // paths of the answer's members; empty = all
+  int n_predict = -1;                             // as requested; -1 = until the model ends
+  std::vector<std::string> response_fields = {};  // paths of members; empty = all
 };
 
-// Fields that there are not, and values that would change the answer and are not obeyed, are
-// refused by name.
+// Unknown fields, and values that should change the answer but are not supported, are rejected by
+// name.
 Result<LlamaRequest> ParseCompletion(std::string_view body,
                                      const protocol::RequestDefaults& defaults);
 Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestDefaults& defaults);
 
-// Returns the settings of a request's sampling in llama-server's form.
+// Returns a request's sampling settings in llama-server's format.
 Json SettingsJson(const Request& request, int n_predict);
 
 }  // namespace thermocline::llama

@@ -21,7 +21,7 @@ using http::ResponseHead;
 using server::Service;
 using server::Submission;
 
-// Returns the text that the answer repeats as its prompt.
+// Returns the prompt's text for the answer.
 std::string PromptText(const text::Tokenizer& tokenizer, const Submission& submission) {
   const auto* text = std::get_if<std::string>(&submission.asked().prompts[0]);
   return text != nullptr ? *text : tokenizer.Decode(submission.requests()[0].prompt, true);
@@ -72,7 +72,7 @@ Action Properties(Service& service, const HttpRequest&, const ResponseHead& head
            Json::Object{{"n_ctx", stats.context_length}, {"params", SettingsJson(request, limit)}}},
           {"total_slots", stats.sequences_max},
           {"model_alias", service.model_name()},
-          // The name alone: clients with a key must not learn the file's folder.
+          // Only the file's name, so that clients do not learn its folder.
           {"model_path", std::filesystem::path(stats.model_path).filename().string()},
           {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
           {"chat_template", vocabulary.chat_template},
@@ -106,7 +106,7 @@ Action Health(Service& service, const HttpRequest&, const ResponseHead& head) {
   return http::JsonResponse(head, 200, Json::Object{{"status", "ok"}});
 }
 
-// The form with an "s" has OpenAI's shape where the body does.
+// /embeddings uses OpenAI's format if the body does.
 Action Embeddings(Service& service, const HttpRequest& request, const ResponseHead& head) {
   using Dialect = protocol::EmbeddingDialect;
   const bool plural = http::PathOf(request.target()).starts_with("/embeddings");

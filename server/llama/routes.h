@@ -1,4 +1,4 @@
-// Routes that llama-server has beside OpenAI's, some with vLLM's names of fields.
+// llama-server's routes besides OpenAI's, some with field names of vLLM.
 #pragma once
 
 #include "server/http/router.h"

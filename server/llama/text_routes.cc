@@ -22,9 +22,9 @@ using protocol::Fields;
 using server::Service;
 
 constexpr std::size_t kIdsMax = 1 << 20;
-constexpr std::size_t kIdsUnasked = 16 << 10;  // that take some 0.5 ms
+constexpr std::size_t kIdsUnasked = 16 << 10;  // checked for an interrupt this often, some 0.5 ms
 
-// A token's bytes: text, or a list of numbers where they are no whole characters.
+// A token's bytes: text, or a list of numbers if they are not complete characters.
 Json Piece(const std::string& bytes) {
   if (base::ReplaceInvalidUtf8(bytes) == bytes) return bytes;
   Json::Array numbers;
@@ -33,14 +33,14 @@ Json Piece(const std::string& bytes) {
   return numbers;
 }
 
-// The tokens of the text in one of three fields.
+// The tokens of the text, which is in one of three fields.
 Result<std::vector<int>> TextTokens(Service& service, Fields& fields) {
   std::optional<std::string> content;
   for (const char* name : {"content", "prompt", "text"}) {
     if (fields.Find(name) != nullptr) content = fields.String(name, "");
   }
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
-  // vLLM's name of "add_special", with its default. Only a model that wants it gets the token.
+  // vLLM's name of "add_special", with vLLM's default. Only models that use the token get it.
   const bool special = fields.Find("add_special_tokens") != nullptr
                            ? fields.Bool("add_special_tokens", true)
                            : fields.Bool("add_special", false);
@@ -90,7 +90,8 @@ Result<Json> DetokenizeFields(Service& service, Fields& fields) {
     return base::InvalidArgument("'tokens' must be a list of token ids").WithField("tokens");
   auto text = server::DecodeTokens(service, *tokens, true);
   if (!text.ok()) return text.status().WithField("tokens");
-  return Json(Json::Object{{"content", *text}, {"prompt", *text}});  // llama-server's, vLLM's name
+  // Llama-server's name, and vLLM's.
+  return Json(Json::Object{{"content", *text}, {"prompt", *text}});
 }
 
 Result<Json> ApplyTemplateFields(Service& service, Fields& fields) {

@@ -1,4 +1,4 @@
-// Text and tokens: what a client wants to know before, or instead of, a generation.
+// Routes that tokenize and detokenize text, and that render chat templates.
 #pragma once
 
 #include "server/core/service.h"
@@ -13,7 +13,7 @@ http::Action Tokenize(server::Service& service, const http::HttpRequest& request
 // POST /detokenize: {"tokens"}.
 http::Action Detokenize(server::Service& service, const http::HttpRequest& request,
                         const http::ResponseHead& head);
-// The vocabulary's control tokens and the chat template, as vLLM gives them.
+// The vocabulary's control tokens and the chat template, in vLLM's format.
 http::Action TokenizerInfo(server::Service& service, const http::HttpRequest& request,
                            const http::ResponseHead& head);
 // POST /apply-template: {"messages"}.

@@ -1,4 +1,4 @@
-// The sources and the target of this build: the labels of metric build_info.
+// The labels of metric build_info: the sources and the target of this build.
 #pragma once
 
 #include <map>
@@ -6,8 +6,8 @@
 
 namespace thermocline::server {
 
-// version, commit, compiler, backend, arch. The commit is that of the last configuration of the
-// build; "unknown" outside of a repository.
+// version, commit, compiler, backend, arch. The commit is that of the last CMake configuration;
+// "unknown" outside of a repository.
 std::map<std::string, std::string> BuildInfo();
 
 }  // namespace thermocline::server

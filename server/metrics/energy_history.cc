@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::chrono::minutes kKept{15};
 
-// The sum of the rails whose names begin so and have no part behind it.
+// The sum over rails whose names start with `begins`; with `whole_only`, names with a further part
+// are skipped.
 std::optional<double> SumOf(const SensorReadings& readings, std::string_view begins,
                             bool whole_only) {
   std::optional<double> sum;

@@ -1,4 +1,4 @@
-// The energy that the machine has taken, by time: what an answer cost, in joules.
+// The machine's energy use over time, from which an answer's energy in joules is computed.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,9 @@
 
 namespace thermocline::server {
 
-// Returns the energy of the whole machine since the first reading, as far as its rails tell: a
-// Jetson's VDD_IN; the sum of its rails where there is none (AGX); the sum of the processors'
-// packages of a PC. Other rails are parts of these, or of unknown extent. nullopt: there is no such
-// rail.
+// Returns the energy of the whole machine since the first reading, as far as its rails measure it:
+// a Jetson's VDD_IN; the sum of its rails if there is none (AGX); the sum of the processor packages
+// of a PC. Other rails are parts of these, or of unknown extent. nullopt: there is no such rail.
 std::optional<double> MachineJoules(const SensorReadings& readings);
 
 // Thread-compatible.
@@ -20,10 +19,10 @@ class EnergyHistory {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Requires: `at` ascends. Keeps the last quarter of an hour.
+  // Requires: `at` ascends. Keeps the last 15 minutes.
   void Add(Clock::time_point at, double joules);
-  // Linear between readings, and beyond the last one as before it. nullopt: not known so far back,
-  // or there is only one reading.
+  // Interpolates linearly, and extrapolates the last interval. nullopt: the history does not reach
+  // back so far, or has only one reading.
   std::optional<double> Between(Clock::time_point begin, Clock::time_point end) const;
 
  private:

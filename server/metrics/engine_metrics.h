@@ -6,7 +6,7 @@
 
 namespace thermocline::server {
 
-// Not for two threads at once.
+// Requires: one call at a time.
 void ExposeEngine(const EngineStats& stats, MetricSet& set);
 
 }  // namespace thermocline::server

@@ -5,7 +5,7 @@
 namespace thermocline::server {
 namespace {
 
-constexpr int kRanges = 16;  // of a layer's experts, at most: bounds the series
+constexpr int kRanges = 16;  // at most, per layer; limits the number of time series
 
 void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, MetricSet& set) {
   const int experts = static_cast<int>(uses.size());
@@ -22,8 +22,8 @@ void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, M
           {{"layer", layer}});
 }
 
-// Exposes the tiers of the experts that decoded tokens used. Misses of memory are counted for
-// prompts' tokens too where they are few: they are capped at the uses.
+// Exposes the tiers of the experts that decoded tokens used. Short prompts' tokens count as memory
+// misses, too, so misses are capped at the uses.
 void ExposeExpertTiers(const EngineStats& stats, MetricSet& set) {
   const std::int64_t all = AllUses(stats.experts.uses);
   const std::int64_t hot = stats.hot.used ? std::min(all, stats.hot.active_hot) : 0;

@@ -75,7 +75,7 @@ void ExposeController(const std::string& layer, const FfnLayerStats& s, MetricSe
   set.CatchUp("controller_moves_total", s.moves, {{"layer", layer}});
 }
 
-// The layers' bytes are counted without their place, the hot tier's work in neurons.
+// The layers' bytes are counted for all tiers together, the hot tier's work in neurons.
 void ExposeTiers(const EngineStats& stats, MetricSet& set) {
   double all = 0, gpu = 0;
   for (const FfnLayerStats& layer : stats.ffn) all += static_cast<double>(layer.bytes);

@@ -9,7 +9,7 @@
 namespace thermocline::server {
 namespace {
 
-// Adds up the series of a counter that differ in the label `hidden` alone.
+// Sums the series of a counter that differ only in the label `hidden`.
 void HideLabel(std::string_view hidden, std::vector<prometheus::ClientMetric>& all) {
   std::map<std::vector<prometheus::ClientMetric::Label>, double> sums;
   for (prometheus::ClientMetric& series : all) {
@@ -106,7 +106,7 @@ std::string MetricSet::Serialize(MetricReader reader) const {
       if (family.name == metric.counters->GetName()) HideLabel(label, family.metric);
   }
   std::string text = prometheus::TextSerializer().Serialize(families);
-  std::replace_if(text.begin(), text.end(), IsControl, '?');  // newlines of labels are escaped
+  std::replace_if(text.begin(), text.end(), IsControl, '?');  // newlines are escaped
   return text;
 }
 

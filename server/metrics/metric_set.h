@@ -1,4 +1,4 @@
-// The metrics of the table, registered: counted, set and observed by their names.
+// Registers the table's metrics; they are counted, set and observed by name.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -15,8 +15,8 @@
 
 namespace thermocline::server {
 
-// A name must be in the table with the type of the call, labels must be the table's: CHECKed.
-// Thread-safe, but for CatchUp, Remove and SetInfo of one metric.
+// CHECKs that a name is in the table with the call's type, and that the labels are the table's.
+// Thread-safe, except for CatchUp, Remove and SetInfo of one metric.
 class MetricSet {
  public:
   using Labels = prometheus::Labels;
@@ -24,27 +24,28 @@ class MetricSet {
   MetricSet(const std::string& prefix, const MetricBuckets& buckets);
 
   void Count(std::string_view counter, const Labels& labels = {}, double by = 1);
-  // Brings a counter to what its owner counts. A total that falls waits: counters never go back.
+  // Raises a counter to its owner's total. A total that falls is ignored, since counters never
+  // decrease.
   template <typename Number>
   void CatchUp(std::string_view counter, Number total, const Labels& labels = {}) {
     CatchUpTo(counter, static_cast<double>(total), labels);
   }
-  // The same for a histogram that its owner counts: by bucket (those below not included) with the
-  // one above the last border, and the sum of what was counted.
+  // The same for a histogram: its owner's counts per bucket (not cumulative), with the one above
+  // the last border, and the sum of the observed values.
   void CatchUp(std::string_view histogram, std::span<const std::int64_t> buckets, double sum,
                const Labels& labels = {});
   template <typename Number>
   void Set(std::string_view gauge, Number value, const Labels& labels = {}) {
     SetTo(gauge, static_cast<double>(value), labels);
   }
-  // The series, if it is there.
+  // Removes the series, if it exists.
   void Remove(std::string_view gauge, const Labels& labels);
-  // Sets a gauge that is always 1: there is one series, with the labels of the last call.
+  // Sets a gauge that is always 1: its one series has the labels of the last call.
   void SetInfo(std::string_view gauge, const Labels& labels);
-  // To be kept by those who observe often.
+  // For callers that observe often and keep the reference.
   prometheus::Histogram& HistogramOf(std::string_view name, const Labels& labels = {}) const;
 
-  // The text exposition. Control characters of labels are '?'.
+  // The text exposition. Control characters in labels become '?'.
   std::string Serialize(MetricReader reader = MetricReader::kOperator) const;
 
  private:

@@ -40,7 +40,7 @@ const char* WhenName(MetricWhen when) {
   return "sensors";
 }
 
-// `text` where a bar would end the cell.
+// `text`, with '|' escaped, which would end the cell.
 std::string Cell(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);

@@ -1,4 +1,4 @@
-// The tables of docs/metrics.md, as `thermoclined --metrics-doc` prints them.
+// The tables of docs/metrics.md, which `thermoclined --metrics-doc` prints.
 #pragma once
 
 #include <string>

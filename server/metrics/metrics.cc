@@ -50,7 +50,7 @@ struct Metrics::Impl {
   prometheus::Histogram& cancel_latency = set.HistogramOf("cancel_latency_seconds");
 
   const std::unique_ptr<const SensorPoller> sensors;  // or null
-  base::Mutex expose_mutex;                           // of what a scrape brings up to date
+  base::Mutex expose_mutex;                           // guards the values that a scrape updates
 };
 
 Metrics::Metrics(const std::string& prefix, const MetricBuckets& buckets,

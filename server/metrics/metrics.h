@@ -1,5 +1,5 @@
-// The metrics that Prometheus scrapes. Written on the I/O side, read without touching the engine's
-// thread. The names are in table.cc.
+// The metrics that Prometheus scrapes. They are written on I/O threads and read without the
+// engine's thread. Their names are in table.cc.
 #pragma once
 
 #include <chrono>
@@ -31,21 +31,21 @@ class Metrics {
   void ToolCalls(const std::string& form, int calls);
   void ToolCallRejected(const std::string& rule);
   void RequestRejected(const std::string& reason);
-  // `seconds`: from the cancellation until the engine let go.
+  // `seconds`: from the cancellation until the engine stopped the request.
   void RequestCancelled(Phase phase, CancelCause cause, double seconds);
-  // A generation that an error of ours ended.
+  // Counts a generation that an internal error ended.
   void RequestFailed(const std::string& reason);
   void RequestFinished(FinishReason reason, const Usage& usage, double total_s);
   void FirstToken(double seconds);
   void InterToken(double seconds);
   void Tokenized(double seconds);
 
-  // Energy that the whole machine took in that time; nullopt: its sensors do not say.
+  // Energy of the whole machine between two times; nullopt if its sensors do not measure it.
   std::optional<double> Joules(std::chrono::steady_clock::time_point begin,
                                std::chrono::steady_clock::time_point end) const;
 
-  // The text exposition, with gauges from `stats` (nullptr while loading). Changes nothing that
-  // another scrape sees.
+  // The text exposition, with gauges from `stats` (nullptr while loading). Does not affect other
+  // scrapes.
   std::string Expose(ServiceState state, const EngineStats* stats, const std::string& model_name,
                      MetricReader reader = MetricReader::kOperator);
 

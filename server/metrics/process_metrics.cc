@@ -14,7 +14,7 @@
 namespace thermocline::server {
 namespace {
 
-// Fields of /proc/self/stat, from the third on: the second may hold spaces. Source: proc(5).
+// Fields of /proc/self/stat from the third on; the second may contain spaces. Source: proc(5).
 constexpr std::size_t kFieldsFrom = 3, kUserTicks = 14, kSystemTicks = 15, kThreads = 20,
                       kStartTicks = 22, kVirtualBytes = 23, kResidentPages = 24;
 
@@ -32,7 +32,7 @@ std::array<double, kResidentPages + 1> ReadStat() {
   return fields;
 }
 
-// Unix time at which the machine started.
+// The Unix time at which the machine booted.
 double ReadBootTime() {
   std::ifstream file("/proc/stat");
   for (std::string key; file >> key;) {

@@ -5,7 +5,7 @@
 
 namespace thermocline::server {
 
-// Reads /proc anew. What cannot be read keeps its value. Not for two threads at once.
+// Reads /proc anew. Values that cannot be read stay the same. Requires: one call at a time.
 void ExposeProcess(MetricSet& set);
 
 }  // namespace thermocline::server

@@ -6,8 +6,8 @@
 
 namespace thermocline::server {
 
-// A sensor that cannot be read any more has no series any more; the energy it gave stays. Not for
-// two threads at once.
+// A sensor that has become unreadable loses its series; its energy so far stays. Requires: one call
+// at a time.
 void ExposeSensors(const SensorReadings& readings, MetricSet& set);
 
 }  // namespace thermocline::server

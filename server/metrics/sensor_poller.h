@@ -13,22 +13,22 @@
 
 namespace thermocline::server {
 
-// Thread-safe. On a thread of its own, which ends at once where there are no sensors: a sensor is
-// on a slow bus (an ina3221 takes milliseconds, some firmware longer), which neither probes, nor
-// streams, nor the watchdog may wait for; and energy is added up at an even pace, not when somebody
-// happens to scrape. A scrape copies what the last reading gave.
+// Thread-safe. Reads on a thread of its own, which ends at once if there are no sensors. Sensors
+// are on slow buses (an ina3221 takes milliseconds, some firmware longer), which must not delay
+// probes, streams or the watchdog, and energy must be summed at a steady rate, independent of
+// scrapes. A scrape copies the last reading.
 class SensorPoller {
  public:
   explicit SensorPoller(std::string root,
                         std::chrono::milliseconds interval = std::chrono::seconds(1));
-  // Waits for a reading that is under way.
+  // Waits for a reading in progress.
   ~SensorPoller() = default;
   SensorPoller(const SensorPoller&) = delete;
   SensorPoller& operator=(const SensorPoller&) = delete;
 
   // Empty before the first reading.
   SensorReadings Latest() const;
-  // As EnergyHistory::Between, of MachineJoules.
+  // EnergyHistory::Between of MachineJoules.
   std::optional<double> Joules(Sensors::Clock::time_point begin,
                                Sensors::Clock::time_point end) const;
 
@@ -41,7 +41,7 @@ class SensorPoller {
   SensorReadings latest_ GUARDED_BY(mutex_);
   EnergyHistory energy_ GUARDED_BY(mutex_);
   std::condition_variable_any wake_;
-  std::jthread thread_;  // stops first
+  std::jthread thread_;  // declared last, so that it stops first
 };
 
 }  // namespace thermocline::server

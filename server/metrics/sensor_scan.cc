@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line without blanks at its end; "" if it cannot be read.
+// The first line without trailing white space; "" if the file cannot be read.
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
   std::string line(256, '\0');
@@ -24,7 +24,8 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-// Returns the entries of `folder` that begin with `prefix`, as full paths; hwmon2 before hwmon10.
+// Returns the full paths of entries of `folder` that begin with `prefix`, with hwmon2 before
+// hwmon10.
 std::vector<std::string> List(const std::string& folder, std::string_view prefix) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -37,7 +38,7 @@ std::vector<std::string> List(const std::string& folder, std::string_view prefix
   return paths;
 }
 
-// Channels of a chip that have such a file: "FOLDER/temp1" of temp1_input.
+// A chip's channels that have a file with `suffix`: "FOLDER/temp1" for temp1_input.
 std::vector<std::string> Channels(const std::string& folder, std::string_view kind,
                                   std::string_view suffix) {
   std::vector<std::string> channels;
@@ -51,7 +52,7 @@ std::vector<std::string> Channels(const std::string& folder, std::string_view ki
 
 std::string NameOf(const std::string& path) { return fs::path(path).filename().string(); }
 
-// Returns the channel's label, or else its name: "temp1".
+// Returns the channel's label or, without one, its name: "temp1".
 std::string LabelOf(const std::string& channel) {
   const std::string label = ReadLine(channel + "_label");
   return label.empty() ? NameOf(channel) : label;
@@ -66,7 +67,7 @@ std::string Clean(const std::string& name) {
   return base::Shorten(clean, kNameBytesMax);
 }
 
-// A name that is taken gets a number: two disks of one kind.
+// A name that is taken gets a number, for example for two disks of one kind.
 void Add(Sensor sensor, std::vector<Sensor>& to) {
   if (to.size() >= kSensorsMax) return;
   const std::string name = Clean(sensor.name);
@@ -84,7 +85,7 @@ void FindZones(const std::string& root, SensorList& out) {
   }
 }
 
-// Thermal zones are shown once more as chips, whose names have '_' for '-'.
+// Thermal zones also appear as chips, whose names have '_' for '-'.
 bool IsZone(const std::string& chip, const std::vector<Sensor>& zones) {
   return std::any_of(zones.begin(), zones.end(), [&](const Sensor& zone) {
     return std::equal(zone.name.begin(), zone.name.end(), chip.begin(), chip.end(),
@@ -107,7 +108,7 @@ void FindChannels(const std::string& folder, const std::string& chip, SensorList
     add(temp, "_input", -3, out.zones);
 }
 
-// Channels 1 to 3 are rails; those above are sums and shunts. A channel "NC" is not connected.
+// Channels 1 to 3 are rails; later ones are sums and shunts. A channel "NC" is not connected.
 void FindRailsOfIna3221(const std::string& folder, SensorList& out) {
   for (int i = 1; i <= 3; ++i) {
     const std::string volts = StrCat(folder, "/in", i), amperes = StrCat(folder, "/curr", i);
@@ -131,8 +132,8 @@ void FindChips(const std::string& root, SensorList& out) {
   }
 }
 
-// "rapl/package-0", and of what it has counters of its own for "rapl/package-0/core". The same
-// packages' counters by another way, intel-rapl-mmio, are left out.
+// Finds "rapl/package-0", and "rapl/package-0/core" for parts with their own counters.
+// intel-rapl-mmio is skipped, since it shows the same packages' counters.
 void FindEnergyCounters(const std::string& root, SensorList& out) {
   for (const std::string& zone : List(root + "/class/powercap", "intel-rapl:")) {
     const std::string parent = ReadLine(zone.substr(0, zone.rfind(':')) + "/name");
@@ -179,7 +180,7 @@ std::optional<double> ReadSensor(const Sensor& sensor) {
     if (!number.has_value()) return std::nullopt;
     value *= static_cast<double>(*number);
   }
-  // Divided, so that 45250 is 45.25 and not the number beside it.
+  // Dividing makes 45250 exactly the double nearest to 45.25.
   const double power = std::pow(10, std::abs(sensor.exponent));
   return sensor.exponent < 0 ? value / power : value * power;
 }

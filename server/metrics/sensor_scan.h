@@ -1,4 +1,4 @@
-// The machine's sensors as Linux shows them in sysfs: where they are, and how one is read.
+// Finds and reads the machine's sensors, which Linux shows in sysfs.
 //
 //   rails  class/hwmon/*: power*_input or power*_average (uW); of an ina3221 (Jetson), which has no
 //          power, in*_input (mV) times curr*_input (mA)
@@ -17,30 +17,29 @@
 
 namespace thermocline::server {
 
-// The most rails, the most zones and the most units: a machine with more shows the first ones.
+// Limits rails, zones and units each; the first ones found are kept.
 inline constexpr std::size_t kSensorsMax = 64;
 
 struct Sensor {
-  std::string name;  // valid UTF-8, no control characters; no other of its kind has it
-  std::vector<std::string> files;  // the value is the product of their whole numbers ...
+  std::string name;                // valid UTF-8, no control characters; unique within its kind
+  std::vector<std::string> files;  // the value is the product of their integers ...
   int exponent = 0;                // ... times 10 to this
-  double range_joules = 0;         // of a counter of energy, which begins anew there; 0 = of power
+  double range_joules = 0;  // for an energy counter, which wraps there; 0 = it measures power
 };
 
 struct SensorList {
-  std::vector<Sensor> rails;  // W, or J of those with range_joules
+  std::vector<Sensor> rails;  // W, or J for those with range_joules
   std::vector<Sensor> zones;  // degrees Celsius
   std::vector<Sensor> units;  // Hz
 
   bool empty() const { return rails.empty() && zones.empty() && units.empty(); }
 };
 
-// The sensors below `root`, which is /sys but in tests. They need not be readable now: a GPU's
+// The sensors below `root`, which is /sys except in tests. They may be unreadable now: a GPU's
 // sensors fail while it is off.
 SensorList FindSensors(const std::string& root);
 
-// Returns nothing if a file cannot be read or holds no integer. May take as long as the bus that
-// the sensor is on.
+// nullopt if a file cannot be read or holds no integer. May take as long as the sensor's bus.
 std::optional<double> ReadSensor(const Sensor& sensor);
 
 }  // namespace thermocline::server

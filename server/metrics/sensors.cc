@@ -5,11 +5,11 @@
 namespace thermocline::server {
 namespace {
 
-// Drivers' values for a sensor that is off lie below: THERMAL_TEMP_INVALID, and -256 degrees on
-// Tegra.
+// Drivers report values below this for a sensor that is off: THERMAL_TEMP_INVALID, and -256 degrees
+// on Tegra.
 constexpr double kCelsiusMin = -200;
-// The most watts of one rail. A counter that was set to 0 looks like one that passed its end, but
-// then it would have grown by more than this.
+// The maximum of one rail. A counter that was reset looks like one that wrapped, but it would have
+// grown by more than this.
 constexpr double kWattsMax = 10'000;
 
 double Seconds(Sensors::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -45,7 +45,7 @@ void Sensors::ReadPower(std::size_t rail, Clock::time_point now) {
   Before& before = before_[rail];
   out.watts = ReadSensor(list_.rails[rail]);
   if (out.watts.has_value()) {
-    // A current of nothing is measured a little below 0 at times, and energy never falls.
+    // A current of 0 is sometimes measured slightly below 0, but energy must not fall.
     const double mean =
         before.value.has_value() ? std::max(0.0, (*before.value + *out.watts) / 2) : 0;
     out.joules = out.joules.value_or(0) + mean * Seconds(now - before.at);

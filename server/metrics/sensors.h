@@ -1,4 +1,4 @@
-// The readings of the machine's sensors, and the energy that its rails have given.
+// Reads the machine's sensors, and sums its rails' energy.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,13 @@ namespace thermocline::server {
 struct SensorReadings {
   struct Value {
     std::string name;
-    std::optional<double> value = {};  // nothing: it could not be read
+    std::optional<double> value = {};  // nullopt: it could not be read
   };
   struct Rail {
     std::string name;
-    std::optional<double> watts = {};   // as Value; of a counter of energy, the mean since before
-    std::optional<double> joules = {};  // since the first reading; nothing: there was none yet
+    // As Value; for an energy counter the mean since the last reading.
+    std::optional<double> watts = {};
+    std::optional<double> joules = {};  // since the first reading; nullopt before it
   };
   std::vector<Rail> rails;
   std::vector<Value> zones;  // degrees Celsius
@@ -30,12 +31,12 @@ class Sensors {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Finds them below `root` (sensor_scan.h).
+  // Finds the sensors below `root` (sensor_scan.h).
   explicit Sensors(const std::string& root);
   bool empty() const { return list_.empty(); }
 
-  // Reads all. The energy of a rail that tells power is the trapezoid between two readings; what
-  // passes while a rail cannot be read is not counted. Requires: `now` ascends.
+  // Reads all sensors. The energy of a rail that measures power is the trapezoid between two
+  // readings; times when a rail cannot be read do not count. Requires: `now` ascends.
   const SensorReadings& Read(Clock::time_point now);
 
  private:

@@ -1,4 +1,4 @@
-// The one table of metrics: what is registered, what docs/metrics.md says, what tests look for.
+// The one table of metrics: they are registered from it, and docs/metrics.md and the tests use it.
 #pragma once
 
 #include <span>
@@ -10,57 +10,57 @@ namespace thermocline::server {
 
 enum class MetricType { kCounter, kGauge, kHistogram };
 
-// When a metric's series are there.
+// The condition under which a metric's series exist.
 enum class MetricWhen {
   kAlways,
-  kUsed,       // its labels' values have come up
+  kUsed,       // its labels' values have occurred
   kLoaded,     // the model is loaded
   kPredicted,  // a layer has a predictor
   kControlled,
   kInputs,   // a token was decoded in mode inputs
-  kFlash,    // memory does not hold all
+  kFlash,    // memory does not hold the whole model
   kHot,      // there is a hot tier
   kExperts,  // the model is a mixture of experts
   kDrafts,
-  kSensors  // the machine has such sensors, and they can be read
+  kSensors  // the machine has such sensors, and they are readable
 };
 
-// Which bucket borders a histogram has. Those of kStep and kBatch are not configured: the decode
-// thread counts by them (engine/api/step_stats.h).
+// A histogram's bucket borders. Those of kStep and kBatch are fixed, since the decode thread counts
+// by them (engine/api/step_stats.h).
 enum class Ladder { kNone, kFirstToken, kInterToken, kRequest, kTokens, kTokenize, kStep, kBatch };
 
 struct MetricInfo {
-  const char* name;  // behind the prefix; process_* are Prometheus' standard names and have none
+  const char* name;  // without the prefix; process_* are Prometheus' standard names and get none
   MetricType type;
   const char* labels;  // "a, b"; "" = none
   const char* unit;
-  const char* part;  // of the daemon that it tells of
+  const char* part;  // the part of the daemon that it describes
   MetricWhen when;
   const char* help;
   Ladder ladder = Ladder::kNone;
-  const char* client_label = "";  // clients choose its values; only of a counter
+  const char* client_label = "";  // clients choose this label's values; counters only
 };
 
-// The value of a label instead of one that is not told.
+// The value that replaces a label's hidden value.
 inline constexpr const char* kOtherLabelValue = "other";
 
-// An operator reads all series. A client reads the sums over client labels, whose values are
-// kOtherLabelValue: other clients chose them.
+// An operator reads all series. A client reads sums over client labels, whose values become
+// kOtherLabelValue because other clients chose them.
 enum class MetricReader { kOperator, kClient };
 
-// In the order of the documentation: a part's metrics stand together.
+// In the order of the documentation, grouped by part.
 std::span<const MetricInfo> MetricTable();
 
-// "process_..." or the prefix and the name.
+// "process_...", or the prefix and the name.
 std::string FullMetricName(const MetricInfo& info, const std::string& prefix);
 
-// Ascending upper borders in the unit of what is observed; empty = the ones below.
+// Ascending upper borders in the unit of the observed values; empty = the defaults.
 struct MetricBuckets {
   std::vector<double> first_token = {}, inter_token = {}, request = {}, tokens = {}, tokenize = {};
 };
-// Borders of a ladder: the configured ones, or else the ones it has by itself.
-// Source: vLLM's, but for inter_token, which begins at a millisecond: a small model streams a token
-// in less than vLLM's first bucket of 10 ms.
+// The borders of a ladder: the configured ones, else the defaults. Source: vLLM's, except for
+// inter_token, which begins at one millisecond: a small model streams a token in less than vLLM's
+// first bucket of 10 ms.
 std::vector<double> BordersOf(Ladder ladder, const MetricBuckets& configured);
 
 }  // namespace thermocline::server

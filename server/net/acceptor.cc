@@ -35,15 +35,15 @@ void Acceptor::Accept() {
   waiting_ = true;
 }
 
-// Not asio's acceptor, which drops its handler, and the door with it, where it finds no memory for
-// the connection.
+// Uses accept4, because asio's acceptor drops its handler, and so the listener, when it has no
+// memory for the connection.
 void Acceptor::TakeNext() {
   if (paused_ || closed_) return;
   const int socket = ::accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   const int error = errno;
   const bool gone = error == EAGAIN || error == EINTR || error == ECONNABORTED;
   if (socket < 0 && !gone) return AcceptLater(std::strerror(error));
-  AcceptNext();  // first: what becomes of this connection may throw
+  AcceptNext();  // first, because the handler of this connection may throw
   if (socket < 0) return;
   told_ = false;
   taken_(socket);
@@ -57,7 +57,7 @@ void Acceptor::AcceptNext() {
   }
 }
 
-// Out of descriptors or of memory, most likely: waits for some to come back.
+// Most likely the process is out of descriptors or memory, so it retries after a while.
 void Acceptor::AcceptLater(const std::string& why) {
   retry_.expires_after(kRetry);
   retry_.async_wait([self = shared_from_this()](error_code failed) {

@@ -13,17 +13,17 @@
 
 namespace thermocline::net {
 
-// Runs on its executor, on which one handler runs at a time; Start is called before it runs.
+// Runs on its executor, which runs one handler at a time; Start is called before it runs.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
-  // Gets an accepted socket, which does not block, and owns it, also if it throws.
+  // Receives and owns an accepted socket, which is non-blocking, even if it throws.
   using Taken = std::function<void(int socket)>;
 
-  // `taken` must not hold what holds the acceptor. Throws where the socket cannot be waited for.
+  // `taken` must not own the acceptor. Throws if the socket cannot be watched.
   Acceptor(const boost::asio::any_io_executor& executor, ListeningSocket socket, Taken taken);
 
   void Start() { Accept(); }
-  // Connections wait in the system's queue until Resume.
+  // Leaves connections in the kernel's queue until Resume.
   void Pause();
   void Resume();
   // Stops accepting and closes the socket.
@@ -34,17 +34,17 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   void Accept();
   void TakeNext();
-  // Whatever happens, it goes on.
+  // Goes on after any error.
   void AcceptNext();
   void AcceptLater(const std::string& why);
 
   ListeningSocket socket_;
   const Taken taken_;
-  boost::asio::posix::stream_descriptor readable_;  // of socket_, which it does not close
+  boost::asio::posix::stream_descriptor readable_;  // watches socket_, which it does not close
   boost::asio::steady_timer retry_;
-  bool waiting_ = false;  // for a connection, or to try again
+  bool waiting_ = false;  // for a connection, or for a retry
   bool paused_ = false, closed_ = false;
-  bool told_ = false;  // that nothing can be accepted
+  bool told_ = false;  // the failure was logged
 };
 
 }  // namespace thermocline::net

@@ -1,4 +1,4 @@
-// Addresses of sockets as text.
+// Socket addresses as text.
 #pragma once
 
 #include <string>
@@ -15,12 +15,11 @@ struct SocketAddress {
   std::string Text() const;
 };
 
-// Return the addresses of this end of a socket, and of the other one. Empty if it is not open, or
-// not connected.
+// The addresses of the two ends of a socket. Empty if it is not open or not connected.
 SocketAddress LocalAddress(int socket);
 SocketAddress PeerAddress(int socket);
 
-// "uid:1000": who opened the other end of a Unix socket.
+// The user at the other end of a Unix socket, such as "uid:1000".
 std::string PeerUser(int socket);
 
 }  // namespace thermocline::net

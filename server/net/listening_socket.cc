@@ -17,7 +17,7 @@
 namespace thermocline::net {
 namespace {
 
-// Returns a socket that listens, or -1 with errno.
+// Returns a listening socket, or -1 with errno.
 int Listen(const sockaddr* name, socklen_t bytes) {
   const int family = name->sa_family;
   const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -1,4 +1,4 @@
-// Sockets that listen: TCP, Unix, or open before the daemon.
+// Listening sockets: TCP, Unix, or opened before the daemon started.
 #pragma once
 
 #include <sys/types.h>
@@ -12,17 +12,17 @@
 
 namespace thermocline::net {
 
-// Movable; closes the socket, and removes the file of a Unix socket that it made.
+// Movable; closes the socket, and removes the file of a Unix socket that it created.
 class ListeningSocket {
  public:
-  // At `host`, a name or an IP address, without brackets. A name may have several addresses,
-  // "localhost" two: they get the same port. `port` "0" = any free one. Unavailable with the
+  // Listens at `host`, a name or an IP address, without brackets. If a name has several addresses
+  // ("localhost" has two), they get the same port. `port` "0" = any free one. Unavailable with the
   // reason.
   static Result<std::vector<ListeningSocket>> Tcp(const std::string& host, const std::string& port);
-  // At a path. It gives way to the file of a process that was killed, not to one that is served.
-  // Unavailable with the reason.
+  // Listens at a path. Replaces the file of a process that was killed, but not of one that still
+  // listens. Unavailable with the reason.
   static Result<ListeningSocket> Unix(const std::string& path, mode_t mode);
-  // Takes the descriptor. InvalidArgument, with the name: it does not listen.
+  // Takes ownership of the descriptor. InvalidArgument, with the name: it is not listening.
   static Result<ListeningSocket> Passed(const PassedSocket& socket);
 
   ListeningSocket(ListeningSocket&& other) noexcept;
@@ -31,7 +31,7 @@ class ListeningSocket {
 
   int fd() const { return fd_; }
   bool is_unix() const;
-  const std::string& path() const { return file_.path(); }  // "": TCP, or passed
+  const std::string& path() const { return file_.path(); }  // "" = TCP, or passed
 
  private:
   ListeningSocket(int fd, SocketFile file) : fd_(fd), file_(std::move(file)) {}

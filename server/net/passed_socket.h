@@ -1,11 +1,11 @@
-// A listening socket that was open before the daemon: systemd's socket activation.
+// A listening socket that was opened before the daemon, by systemd's socket activation.
 #pragma once
 
 #include <string>
 
 namespace thermocline::net {
 
-// Sockets that were open before the daemon, by the names of FileDescriptorName=.
+// Its name is that of FileDescriptorName=.
 struct PassedSocket {
   int fd;  // owned by the caller
   std::string name;

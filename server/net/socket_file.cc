@@ -21,8 +21,7 @@ Status Taken(const std::string& path) {
   return base::Unavailable("cannot listen on '", path, "': another process does");
 }
 
-// True if a process listens on the socket. It may be too busy to take a connection: that is not
-// waited for.
+// True if a process listens on the socket. Does not wait for a process that is too busy to accept.
 bool IsListenedOn(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -69,8 +68,8 @@ Result<SocketFile> SocketFile::Claim(const std::string& path) {
   return out;
 }
 
-// A daemon that ends removes its lock file while it still holds the lock. So a lock counts only if
-// the file at the path is the one that was locked.
+// A daemon removes its lock file while it still holds the lock, so a lock counts only if the file
+// at the path is the locked one.
 Status SocketFile::Lock() {
   const std::string name = path_ + ".lock";
   constexpr int kAttempts = 16;

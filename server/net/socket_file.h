@@ -1,4 +1,4 @@
-// The file of a Unix socket that a daemon listens on: nobody else's, and gone with it.
+// The file of a Unix socket: owned by one daemon and removed with it.
 #pragma once
 
 #include <sys/types.h>
@@ -9,14 +9,14 @@
 
 namespace thermocline::net {
 
-// Movable. Holds a lock file beside it (PATH.lock) for as long as it lives, so that of two daemons
-// that find a file left by a third only one takes it over.
+// Movable. Holds a lock file (PATH.lock) while it lives, so that only one of two daemons takes over
+// the file that a third one left.
 class SocketFile {
  public:
-  // Unavailable: there is no folder for it, a file that is no socket is there, or another process
+  // Unavailable: its folder does not exist, another kind of file is there, or another process
   // listens or is about to. Removes the file of a process that was killed.
   static Result<SocketFile> Claim(const std::string& path);
-  // As the checks of Claim, without taking anything.
+  // The checks of Claim, without taking the file.
   static Status CheckPlace(const std::string& path);
 
   SocketFile() = default;
@@ -24,7 +24,7 @@ class SocketFile {
   SocketFile& operator=(SocketFile&& other) noexcept;
   ~SocketFile();
 
-  // The socket is bound: its file is ours to remove.
+  // Called after bind: the file is ours to remove.
   void NoteBound();
   const std::string& path() const { return path_; }  // "" = none
 

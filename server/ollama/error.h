@@ -1,4 +1,4 @@
-// Errors in the shape of Ollama's API.
+// Errors in the format of Ollama's API.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace thermocline::ollama {
 
-// {"error": a text that begins with the field, if one is to blame}.
+// {"error": text}; the text begins with the field at fault, if there is one.
 Json ErrorJson(const protocol::ApiError& error, const std::string& request_id);
 
 inline constexpr protocol::ErrorShape kErrors = {.body = ErrorJson};

@@ -29,7 +29,7 @@ Json OllamaAnswer::Line(const chat::WholeMessage& said, const Usage* done) const
     if (!said.reasoning.empty()) message.emplace_back("thinking", said.reasoning);
     Json::Array calls;
     for (const chat::ToolCall& call : said.calls) {
-      // A call that a limit has cut is none that a client may execute.
+      // A call that a limit cut off is omitted, because a client must not execute it.
       const auto arguments = base::ParseJson(call.arguments.empty() ? "{}" : call.arguments);
       if (!arguments.ok()) continue;
       calls.push_back(Json::Object{

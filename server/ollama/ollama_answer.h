@@ -1,4 +1,4 @@
-// Answers of Ollama's API: lines of JSON, or one object.
+// Answers of Ollama's API: JSON lines, or one object.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace thermocline::ollama {
 
-// Now, as RFC 3339 has it, in UTC.
+// The current time in RFC 3339, in UTC.
 std::string Timestamp();
 
 // Answers of /api/chat and /api/generate.
@@ -22,13 +22,13 @@ class OllamaAnswer final : public server::AnswerFormat {
   std::string End(const server::ChoiceEnd& end) override;
   Json Whole(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
-  // Its clients take every line for a part of the answer.
+  // Clients would treat any line as part of the answer.
   std::string KeepAlive() override { return ""; }
 
  private:
-  // A line; `done` adds the figures.
+  // One line; `done` adds the statistics.
   Json Line(const chat::WholeMessage& said, const Usage* done) const;
-  // Calls are told when they are whole.
+  // Calls are sent once they are complete.
   void TakeCalls(chat::WholeMessage& said, bool all);
 
   const std::string model_;

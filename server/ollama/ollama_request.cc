@@ -18,7 +18,7 @@ std::string TextOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// "options": sampling and limits.
+// Reads "options": sampling and limits.
 void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
                  server::Asked& asked) {
   Request& request = asked.request;
@@ -30,21 +30,21 @@ void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int 
   if (!given->is_object()) return fields.Fail("options", "'options' must be an object");
   Fields options(*given);
   protocol::ReadSampling(options, protocol::SamplingNames::kLlama, request.sampling);
-  // -1: to the end; -2: as long as the context.
+  // -1: until the model ends; -2: until the context is full.
   const auto limit = options.Int("num_predict", -3, -2, INT32_MAX);
   if (limit != -3) {
     request.max_tokens = static_cast<int>(std::max<std::int64_t>(limit, 0));
     asked.default_max_tokens = 0;
   }
-  // Ollama cuts it to what the model has, too.
+  // Ollama limits it to the model's context, too.
   if (options.Int("num_ctx", 0, 0, INT32_MAX) > context_length) options.LeaveOut("num_ctx");
   request.stop = options.Stops("stop");
-  (void)options.Find("reasoning_effort");  // ReadOptionEffort
-  options.CheckUnknown(false, false);      // as Ollama, which warns of unknown options
+  (void)options.Find("reasoning_effort");  // read by ReadOptionEffort
+  options.CheckUnknown(false, false);      // as in Ollama, which only warns of unknown options
   fields.Adopt("options", options);
 }
 
-// "format": "json", or a schema.
+// Reads "format": "json", or a schema.
 void ReadFormat(Fields& fields, server::Asked& asked) {
   const Json* format = fields.Find("format");
   if (format == nullptr || (format->is_string() && format->as_string().empty())) return;
@@ -58,7 +58,7 @@ void ReadFormat(Fields& fields, server::Asked& asked) {
   }
 }
 
-// "think": whether, or how much.
+// Reads "think": a boolean, or an effort.
 void ReadThink(Fields& fields, Json& json) {
   const Json* think = fields.Find("think");
   if (think == nullptr) return;
@@ -80,7 +80,8 @@ void ReadOptionEffort(Fields& fields, Json& json) {
   protocol::SetReasoningEffort(fields, "options.reasoning_effort", TextOf(effort), json);
 }
 
-// "keep_alive": the model stays, whatever it says; 0 with nothing to answer asks for its end.
+// Reads "keep_alive". It is ignored, since the model stays loaded; returns true for 0, which
+// without a prompt asks to unload.
 bool ReadKeepAlive(Fields& fields) {
   const Json* keep = fields.Find("keep_alive");
   if (keep == nullptr) return false;
@@ -88,7 +89,7 @@ bool ReadKeepAlive(Fields& fields) {
   return TextOf(keep) == "0" || TextOf(keep) == "0s";
 }
 
-// A message as chats have it: thinking, images and calls under Ollama's names.
+// A chat message, with Ollama's names of thinking, images and calls replaced.
 Json AdaptMessage(Fields& fields, const Json& message, const std::string& where) {
   Json out = Json::Object{};
   if (!message.is_object()) return message;

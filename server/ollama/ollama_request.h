@@ -1,4 +1,4 @@
-// From the bodies of Ollama's POST /api/chat, /api/generate and /api/embed to Requests.
+// Parses the bodies of Ollama's POST /api/chat, /api/generate and /api/embed into Requests.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace thermocline::ollama {
 struct OllamaRequest {
   server::Asked asked;
   bool stream = true;
-  bool chat = true;        // else of /api/generate
-  bool load_only = false;  // nothing is asked: the client wants the model to be there
-  bool unload = false;     // or not to be there any more
+  bool chat = true;        // false: /api/generate
+  bool load_only = false;  // no prompt: the client wants the model loaded
+  bool unload = false;     // or unloaded
 };
 
 Result<OllamaRequest> ParseChat(std::string_view body, const protocol::RequestDefaults& defaults,
@@ -23,13 +23,13 @@ Result<OllamaRequest> ParseGenerate(std::string_view body,
 struct EmbedRequest {
   server::Asked asked;
   int dimensions = 0;
-  bool single = false;  // of /api/embeddings: one text, one vector
-  bool empty = false;   // no text, as Ollama has it: the answer is an empty list
+  bool single = false;  // /api/embeddings: one text, one embedding
+  bool empty = false;   // no text, which Ollama answers with an empty list
 };
 Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool single,
                                 bool strict_fields);
 
-// "name:latest" is "name".
+// Removes ":latest" from a name.
 std::string ModelName(const std::string& name);
 
 }  // namespace thermocline::ollama

@@ -22,7 +22,7 @@ using http::ResponseHead;
 using server::Service;
 using server::Submission;
 
-// The version of this API, whose features clients ask for by version.
+// The API version. Clients decide by it which features to use.
 constexpr const char* kVersion = "0.12.0";
 
 EngineStats StatsOf(const Service& service) {
@@ -50,7 +50,7 @@ Json DetailsJson(const EngineStats& stats) {
                       {"quantization_level", Upper(stats.weight_type)}};
 }
 
-// 64 digits that stand for the model: of its name and size.
+// A digest of 64 digits made from the model's name and size.
 std::string Digest(const std::string& name, const EngineStats& stats) {
   const std::string hex =
       base::HashOf(StrCat(name, ":", stats.num_parameters, ":", stats.weight_bytes)).Hex();
@@ -66,7 +66,7 @@ Json ModelJson(const Service& service, const std::string& name, const EngineStat
                       {"details", DetailsJson(stats)}};
 }
 
-// A request that asks for nothing.
+// The answer to a request without a prompt.
 Json LoadedJson(const Service& service, const OllamaRequest& asked) {
   Json::Object out{{"model", service.model_name()}, {"created_at", Timestamp()}};
   if (asked.chat) {
@@ -192,7 +192,7 @@ Action Embeddings(Service& service, const HttpRequest& request, const ResponseHe
   return PlanEmbed(service, request, head, true);
 }
 
-// The model that is served is there already; others cannot be fetched.
+// The served model is there already; other models cannot be downloaded.
 Action Pull(Service& service, const HttpRequest& request, const ResponseHead& head) {
   const auto body = protocol::ParseBody(request.body());
   if (!body.ok()) return http::RefusalResponse(service, head, body.status());

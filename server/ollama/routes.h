@@ -1,4 +1,4 @@
-// Ollama's API below /api.
+// Ollama's API, below /api.
 #pragma once
 
 #include "server/http/router.h"

@@ -13,10 +13,10 @@ class ChatAnswer final : public ChoicesAnswer {
  public:
   struct Params {
     int choices = 1;
-    int logprobs = -1;        // as Request::logprobs
-    bool named_tool = false;  // one tool had to be called: such an answer ends with "stop"
+    int logprobs = -1;        // as in Request::logprobs
+    bool named_tool = false;  // a certain tool had to be called; the answer then ends with "stop"
   };
-  // `tokenizer` must live as long.
+  // `tokenizer` must outlive this.
   ChatAnswer(const AnswerHead& head, const text::Tokenizer& tokenizer, const Params& params);
 
   std::string Begin(int choice) override;

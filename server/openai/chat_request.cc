@@ -7,7 +7,7 @@
 namespace thermocline::openai {
 namespace {
 
-// -1 = none, as Request::logprobs.
+// Returns Request::logprobs; -1 = none.
 int ReadLogprobs(protocol::Fields& fields) {
   const bool wanted = fields.Bool("logprobs", false);
   const auto top = fields.Int("top_logprobs", -1, 0, kLogprobsMax);

@@ -1,4 +1,4 @@
-// From the body of POST /v1/chat/completions to a Request.
+// Parses the body of POST /v1/chat/completions into a Request.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace thermocline::openai {
 
 using ChatRequest = protocol::CommonRequest;
 
-// Pure; the prompt is one Conversation. Fields that there are not are refused, but for
-// kIgnoredFields. `log` learns which fields are read.
+// Pure; the prompt is one Conversation. Unknown fields are rejected, except kIgnoredFields. `log`
+// records the fields that are read.
 Result<ChatRequest> ParseChatRequest(std::string_view body,
                                      const protocol::RequestDefaults& defaults,
                                      protocol::FieldLog* log = nullptr);

@@ -13,12 +13,12 @@ namespace thermocline::openai {
 
 class CompletionAnswer final : public ChoicesAnswer {
  public:
-  // A prompt that its choices begin with (`echo`).
+  // A prompt that its choices repeat (`echo`).
   struct Echo {
     std::string text;
     bool bos_added = false;  // its first token is not part of the text
   };
-  // `echoes`: [prompts], or none. `submission`: encoded. `tokenizer` must live as long.
+  // `echoes`: [prompts], or empty. `submission`: encoded. `tokenizer` must outlive this.
   CompletionAnswer(const AnswerHead& head, const text::Tokenizer& tokenizer,
                    const server::Submission& submission, std::vector<Echo> echoes, bool stream);
 
@@ -34,9 +34,9 @@ class CompletionAnswer final : public ChoicesAnswer {
     bool begun = false;
     std::string text;
     std::optional<LegacyLogprobs> logprobs;
-    std::vector<TokenChannel::Score> scores;  // of a whole answer, until it is written
+    std::vector<TokenChannel::Score> scores;  // of a complete response, until it is written
   };
-  // The text that a choice begins with.
+  // The repeated prompt at a choice's start.
   std::string Echoed(const server::Said& said, Choice& choice);
 
   const bool stream_;

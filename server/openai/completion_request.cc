@@ -10,14 +10,14 @@ std::optional<server::Prompt> ReadPrompt(const Json& value) {
   return *std::move(tokens);
 }
 
-// `best_of` beyond `n` would generate what nobody sees.
+// `best_of` above `n` would generate choices that are not returned.
 void RefuseUnsupported(protocol::Fields& fields, int choices) {
   if (fields.Find("best_of") != nullptr &&
       fields.Int("best_of", 1, 1, protocol::kChoicesPerPromptMax) != choices)
     fields.FailUnsupported("best_of", "'best_of' other than 'n' is not supported");
 }
 
-// "suffix": the text behind the gap that the answer fills.
+// Reads "suffix": the text after the gap that the answer fills.
 void ReadSuffix(protocol::Fields& fields, CompletionRequest& out) {
   const std::string suffix = fields.String("suffix", "");
   if (suffix.empty()) return;

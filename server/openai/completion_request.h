@@ -1,4 +1,4 @@
-// From the body of POST /v1/completions to a Request.
+// Parses the body of POST /v1/completions into a Request.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 namespace thermocline::openai {
 
 struct CompletionRequest : protocol::CommonRequest {
-  bool echo = false;  // the prompt comes in front of what is generated
+  bool echo = false;  // the answer begins with the prompt
 };
 
 inline constexpr std::size_t kPromptsMax = 64;
 inline constexpr int kLegacyLogprobsMax = 5;
 
-// A string, a list of token ids, or a list of either; nothing if `value` is neither, or holds
-// nothing or too much.
+// Reads a string, a list of token ids, or a list of either; nullopt if `value` is neither, is empty
+// or is too large.
 std::optional<std::vector<server::Prompt>> ReadPrompts(const Json& value);
 
-// Pure; at most kPromptsMax prompts, texts or ids. Fields that there are not are refused. `log`
-// learns which fields are read.
+// Pure; at most kPromptsMax prompts, as texts or ids. Unknown fields are rejected. `log` records
+// the fields that are read.
 Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                  const protocol::RequestDefaults& defaults,
                                                  protocol::FieldLog* log = nullptr);

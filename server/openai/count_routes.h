@@ -1,4 +1,4 @@
-// Counts of tokens, of what a request would read.
+// Counts the prompt tokens of a request.
 #pragma once
 
 #include "server/core/service.h"
@@ -6,10 +6,10 @@
 
 namespace thermocline::openai {
 
-// POST /v1/tokens/count: the body of a chat or of a completion.
+// POST /v1/tokens/count, with the body of a chat or a completion.
 http::Action CountTokens(server::Service& service, const http::HttpRequest& request,
                          const http::ResponseHead& head);
-// POST /v1/responses/input_tokens: the body of a response.
+// POST /v1/responses/input_tokens, with the body of a response.
 http::Action CountInput(server::Service& service, const http::HttpRequest& request,
                         const http::ResponseHead& head);
 

@@ -8,7 +8,7 @@ namespace {
 
 using Score = TokenChannel::Score;
 
-// JSON has no infinity. Source: what OpenAI's API says of tokens that cannot come.
+// JSON has no infinity. Source: OpenAI's API uses this value for impossible tokens.
 Json Logprob(float value) { return std::max(static_cast<double>(value), -9999.0); }
 
 Json::Object ChatToken(const text::Tokenizer& tokenizer, const Score& score) {

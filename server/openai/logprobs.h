@@ -1,4 +1,4 @@
-// Log probabilities in the two shapes of OpenAI's API.
+// Log probabilities in the formats of OpenAI's API.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace thermocline::openai {
 
-// /v1/responses: [{"token", "logprob", "bytes", "top_logprobs"}]. `scores`: entries of each token
-// as TokenChannel::Update has them, with `top` beside its own.
+// /v1/responses: [{"token", "logprob", "bytes", "top_logprobs"}]. `scores`: the entries of each
+// token as in TokenChannel::Update, `top` besides its own.
 base::JsonList TokenLogprobs(const text::Tokenizer& tokenizer, int top,
                              std::span<const TokenChannel::Score> scores);
 
@@ -18,33 +18,32 @@ base::JsonList TokenLogprobs(const text::Tokenizer& tokenizer, int top,
 Json ChatLogprobs(const text::Tokenizer& tokenizer, int top,
                   std::span<const TokenChannel::Score> scores);
 
-// /v1/completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, where a token that
-// is part of a character reads "bytes:\xe2\x80". One for each choice: offsets count on from part
-// to part.
+// /v1/completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}. A token that is
+// part of a character reads "bytes:\xe2\x80". One object per choice, since offsets continue from
+// part to part.
 class LegacyLogprobs {
  public:
-  // `at_text_start`: the text begins with the first token, so that the space which SentencePiece
-  // puts in front is not part of it.
+  // `at_text_start`: the first token begins the text, so SentencePiece's leading space is not part
+  // of it.
   LegacyLogprobs(const text::Tokenizer& tokenizer, int top, bool at_text_start)
       : tokenizer_(tokenizer),
         top_(top),
         drop_space_(at_text_start && tokenizer.vocabulary().add_space_prefix) {}
 
-  // A token before which there is none, so that it has no probability. Those added by us are not
-  // part of the text.
+  // Adds the first token, which has no probability. Tokens that we added are not `in_text`.
   void AddFirst(int token, bool in_text);
   void Add(std::span<const TokenChannel::Score> scores);
   // Returns the log probabilities added since the last call.
   Json Take();
 
  private:
-  // Returns its text.
+  // Returns the token's text.
   std::string AddToken(int token, bool in_text);
 
   const text::Tokenizer& tokenizer_;
   const int top_;
   bool drop_space_;
-  std::int64_t offset_ = 0;  // characters of the text before the next token
+  std::int64_t offset_ = 0;  // characters before the next token
   base::JsonList tokens_, logprobs_, tops_, offsets_;
 };
 

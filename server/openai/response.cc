@@ -33,7 +33,7 @@ AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usag
           .default_max_tokens = default_max_tokens};
 }
 
-// `usage`: of the chunk that ends the stream, else nullptr.
+// `usage`: set for the chunk that ends the stream, else nullptr.
 std::string ChoicesAnswer::Envelope(Json::Array choices, const Usage* usage, bool is_usage) const {
   Json::Object chunk =
       Shared(head_, head_.chat ? "chat.completion.chunk" : "text_completion", std::move(choices));

@@ -12,12 +12,12 @@ namespace thermocline::openai {
 
 // The fields that all parts of one answer share.
 struct AnswerHead {
-  bool chat = true;          // else of /v1/completions
+  bool chat = true;          // false: /v1/completions
   std::string id;            // "chatcmpl-..." or "cmpl-..."
   std::int64_t created = 0;  // Unix time
   std::string model;
   bool include_usage = false;
-  int default_max_tokens = 0;  // as Asked
+  int default_max_tokens = 0;  // as in Asked
 };
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,
@@ -25,37 +25,37 @@ AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usag
 // The last event of a stream.
 inline constexpr const char* kDoneEvent = "data: [DONE]\n\n";
 
-// The parts of both: chunks, ends, the whole. What a choice says is left to the derived.
+// The common parts: chunks, ends, complete responses. Derived classes format the choices.
 class ChoicesAnswer : public server::AnswerFormat {
  public:
   explicit ChoicesAnswer(AnswerHead head) : head_(std::move(head)) {}
 
-  // Source: llama.cpp's server; only there a chunk has no choices.
+  // Source: llama.cpp's server. Only these chunks have no choices.
   std::string Progress(const server::PromptProgress& progress) override;
-  // The last of a choice. Timings are in the last chunk of all: that of the usage, or, if no usage
-  // is asked for, the finish of the last choice.
+  // The end of a choice. Timings are in the last chunk of all: the one with the usage or, if no
+  // usage was requested, the end of the last choice.
   std::string End(const server::ChoiceEnd& end) override;
   Json Whole(const Usage& total) override;
-  // No [DONE]: not to be mistaken for success.
+  // Omits [DONE], so that it is not mistaken for success.
   std::string Fail(const Status& status, CancelCause cause) override;
 
  protected:
-  // A chunk of one choice: `said` is its delta, or its text.
+  // A chunk of one choice: `said` is its delta or text.
   std::string Chunk(int choice, Json said, Json logprobs = {}, Json reason = {},
                     const Usage* usage = nullptr) const;
-  // Returns an empty delta, or an empty text.
+  // The delta or text of a choice without content.
   virtual Json Nothing() const = 0;
-  // Returns the name of the reason why a choice ended.
+  // The name of the reason why a choice ended.
   virtual const char* ReasonName(int choice, FinishReason reason) const;
-  // Every choice, but for index and finish_reason.
+  // Every choice, without index and finish_reason.
   virtual std::vector<Json::Object> WholeChoices() = 0;
 
  private:
   std::string Envelope(Json::Array choices, const Usage* usage, bool is_usage) const;
 
   const AnswerHead head_;
-  std::vector<FinishReason> reasons_;  // of choices that ended
-  int bound_ = 0;                      // the server's, if it ended one of them
+  std::vector<FinishReason> reasons_;  // of ended choices
+  int bound_ = 0;                      // the server's token limit, if it ended a choice
 };
 
 }  // namespace thermocline::openai

@@ -13,8 +13,8 @@ namespace thermocline::openai {
 
 namespace {
 
-// The code of response.failed by which clients decide whether to try again. Codex repeats
-// server_error and rate_limit_exceeded, and gives up on the others.
+// The code of response.failed, by which clients decide about a retry. Codex retries after
+// server_error and rate_limit_exceeded only.
 const char* FailureCode(const Status& status) {
   const server::RefusalRow& row = server::RowOf(status);
   if (status.reason() == Reason::kContextLength) return "context_length_exceeded";
@@ -22,7 +22,8 @@ const char* FailureCode(const Status& status) {
   return row.http_status < 500 ? "invalid_prompt" : "server_is_overloaded";
 }
 
-// Tools and metadata of megabytes are repeated: their text takes a tenth of what their values do.
+// The answer repeats tools and metadata, which may have megabytes. As text they take a tenth of the
+// memory of JSON values.
 ResponsesAnswer::Params WithWrittenEcho(ResponsesAnswer::Params params) {
   for (auto& [key, value] : params.echo) value = Json::OfWritten(value.Dump());
   return params;
@@ -35,7 +36,7 @@ ResponsesAnswer::ResponsesAnswer(const text::Tokenizer& tokenizer, Params params
       params_(WithWrittenEcho(std::move(params))),
       id_(protocol::NewId("resp_")),
       created_(std::time(nullptr)) {
-  constexpr std::size_t kCopies = 4;  // here, in the first two events, and on their way
+  constexpr std::size_t kCopies = 4;  // here, in the first two events, and in the output buffer
   for (const auto& [key, value] : params_.echo) echo_bytes_ += kCopies * value.as_written().size();
 }
 
@@ -172,7 +173,7 @@ std::string ResponsesAnswer::End(const server::ChoiceEnd& end) {
   if (reason_ == FinishReason::kLength && params_.default_max_tokens > 0 &&
       end.usage.completion_tokens >= params_.default_max_tokens)
     bound_ = params_.default_max_tokens;
-  // An answer that says nothing is an empty message, not none.
+  // An answer without content is an empty message.
   std::string out = items_.empty() ? Open(Kind::kMessage, {}) : "";
   out += Close();
   const bool cut = reason_ == FinishReason::kLength;

@@ -1,4 +1,4 @@
-// Answers of /v1/responses: items, and the events that tell how they grow.
+// Answers of /v1/responses: items, and the events of a stream.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ class ResponsesAnswer final : public server::AnswerFormat {
  public:
   struct Params {
     std::string model;
-    Json::Object echo;           // of the request
-    int logprobs = -1;           // as Request::logprobs
-    int default_max_tokens = 0;  // as Asked
+    Json::Object echo;           // repeats the request
+    int logprobs = -1;           // as in Request::logprobs
+    int default_max_tokens = 0;  // as in Asked
   };
-  // `tokenizer` must live as long.
+  // `tokenizer` must outlive this.
   ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);
 
-  // response.created and response.in_progress.
+  // Returns response.created and response.in_progress.
   std::string Open() override;
   std::string Begin(int choice) override;
   std::string Say(const server::Said& said) override;
@@ -29,7 +29,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   Json Whole(const Usage& total) override;
   std::size_t EchoBytes() const override { return echo_bytes_; }
   std::string Fail(const Status& status, CancelCause cause) override;
-  // response.in_progress: Codex's idle timer does not count comments.
+  // Returns response.in_progress: Codex's idle timer ignores comments.
   std::string KeepAlive() override;
   bool tells_progress() const override { return true; }
 
@@ -38,7 +38,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   struct Item {
     Kind kind;
     std::string id, call_id, name;
-    std::string text;  // of a call: its arguments
+    std::string text;  // for a call: its arguments
     base::JsonList logprobs = {};
     bool done = false;
   };
@@ -59,7 +59,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   std::size_t echo_bytes_ = 0;
   int sequence_ = 0;
   bool opened_ = false;
-  int bound_ = 0;  // the server's on tokens, if it ended the answer
+  int bound_ = 0;  // the server's token limit, if it ended the answer
   FinishReason reason_ = FinishReason::kNone;
 };
 

@@ -12,7 +12,7 @@ std::string WordOf(const Json* value) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// The texts of a list of parts, or a text.
+// A text, or the joined texts of a list of parts.
 std::string JoinedText(const Json* value) {
   if (value == nullptr || !value->is_array()) return WordOf(value);
   std::string out;
@@ -20,7 +20,7 @@ std::string JoinedText(const Json* value) {
   return out;
 }
 
-// Adds item after item.
+// Converts input items to messages, one by one.
 class InputReader {
  public:
   explicit InputReader(protocol::Fields& fields) : fields_(fields) {}

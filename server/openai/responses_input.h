@@ -1,13 +1,13 @@
-// The "input" of /v1/responses as the messages of a chat.
+// Converts the "input" of /v1/responses to the messages of a chat.
 #pragma once
 
 #include "server/protocol/fields.h"
 
 namespace thermocline::openai {
 
-// {"messages": [...]} as ReadMessages gives it: `instructions` and messages of the system become
-// one in front; calls, their outputs and reasoning are joined to the answers they belong to. What
-// is malformed fails `fields`.
+// {"messages": [...]} as from ReadMessages. `instructions` and system messages become one message
+// at the front; calls, their outputs and reasoning are joined to their answers. Malformed input
+// fails `fields`.
 Json ReadInput(protocol::Fields& fields);
 
 }  // namespace thermocline::openai

@@ -10,7 +10,7 @@
 namespace thermocline::openai {
 namespace {
 
-// Refuses fields that need stored answers.
+// Rejects fields that need stored answers.
 void RefuseStored(protocol::Fields& fields) {
   for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.Find(name) != nullptr)
@@ -23,10 +23,10 @@ void RefuseStored(protocol::Fields& fields) {
   const std::string truncation = fields.String("truncation", "disabled");
   if (truncation != "disabled")
     fields.FailUnsupported("truncation", "'truncation' other than disabled is not supported");
-  (void)fields.Find("max_tool_calls");  // of tools that run on the server: there are none
+  (void)fields.Find("max_tool_calls");  // limits tools that run on the server, which has none
 }
 
-// {"effort", "summary"}: there are no summaries, the reasoning comes as it is.
+// Reads {"effort", "summary"}. There are no summaries: the reasoning itself is returned.
 void ReadReasoning(protocol::Fields& fields, Json& json) {
   const Json* reasoning = fields.Find("reasoning");
   if (reasoning == nullptr) return;
@@ -37,7 +37,7 @@ void ReadReasoning(protocol::Fields& fields, Json& json) {
     protocol::SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
 }
 
-// {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}
+// Reads {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}.
 void ReadText(protocol::Fields& fields, server::Asked& asked) {
   const Json* text = fields.Find("text");
   const Json* format = text == nullptr ? nullptr : text->Find("format");
@@ -60,7 +60,7 @@ void ReadText(protocol::Fields& fields, server::Asked& asked) {
   asked.grammar = std::move(spec);
 }
 
-// Log probabilities, where they are to be included.
+// Reads "include", which may ask for log probabilities.
 void ReadInclude(protocol::Fields& fields, Request& request) {
   const Json* include = fields.Find("include");
   const auto top = fields.Int("top_logprobs", -1, 0, kLogprobsMax);
@@ -114,7 +114,7 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
       .json = ReadInput(fields), .tools = protocol::ReadTools(fields, protocol::ToolShape::kFlat)};
   if (fields.ok()) ReadReasoning(fields, conversation.json);
   out.asked.prompts = {std::move(conversation)};
-  // Codex sends no limit, and repeats an answer that one has cut: the context alone bounds it.
+  // Codex sends no limit and retries an answer that was cut off, so only the context limits it.
   protocol::RequestDefaults unbounded = defaults;
   unbounded.max_tokens = 0;
   protocol::ReadCommon(fields, unbounded, 1, out);

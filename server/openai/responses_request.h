@@ -1,5 +1,5 @@
-// From the body of POST /v1/responses to a Request. Nothing is stored: every request carries its
-// conversation.
+// Parses the body of POST /v1/responses into a Request. The server stores no answers: every request
+// contains its whole conversation.
 #pragma once
 
 #include "server/protocol/common_request.h"
@@ -7,11 +7,11 @@
 namespace thermocline::openai {
 
 struct ResponsesRequest : protocol::CommonRequest {
-  Json::Object echo;  // what the answer repeats of the request
+  Json::Object echo;  // members of the answer that repeat the request
 };
 
-// Pure. What needs earlier answers (previous_response_id, conversation, item_reference) and what is
-// not supported is refused by name.
+// Pure. Fields that need stored answers (previous_response_id, conversation, item_reference) and
+// unsupported ones are rejected by name.
 Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
                                                const protocol::RequestDefaults& defaults,
                                                protocol::FieldLog* log = nullptr);

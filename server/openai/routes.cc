@@ -105,7 +105,7 @@ Action PlanCompletion(Service& service, const HttpRequest& request, const Respon
 
 Action PlanResponses(Service& service, const HttpRequest& request, const ResponseHead& head) {
   auto plan = PlanOfResponses(service, request.body(), head);
-  // Codex repeats a request six times that ends with 404.
+  // Codex retries a request six times after a 404.
   const bool no_model = !plan.ok() && plan.status().reason() == Reason::kModelNotFound;
   Action action = http::PlanOrRefusal(service, head, std::move(plan));
   if (no_model) std::get<http::HttpResponse>(action).result(400);

@@ -1,4 +1,4 @@
-// OpenAI's API: chat, completions, responses, embeddings; rerank and counts beside it.
+// OpenAI's API: chat, completions, responses and embeddings; also rerank and token counts.
 #pragma once
 
 #include "server/http/router.h"

@@ -1,4 +1,4 @@
-// The tokens of a chat, without an answer to it.
+// Tokenizes a chat's prompt without generating an answer.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace thermocline::protocol {
 
-// Returns the tokens of the prompt that the chat template makes of "messages" and the fields beside
-// them. InvalidArgument with the field; errors of EncodeChat.
+// Returns the prompt tokens of "messages" and the other fields for the chat template.
+// InvalidArgument with the field; errors of EncodeChat.
 Result<std::vector<int>> ChatTokens(server::Service& service, Fields& fields);
 
 }  // namespace thermocline::protocol

@@ -1,6 +1,5 @@
-// Fields that client programs are known to send and that no route reads, with the values at which
-// they change nothing. One table for every protocol. docs/http-api.md repeats it, and a test
-// compares the two.
+// Fields that known clients send and no route reads, with the values that are harmless. One table
+// for every protocol. docs/http-api.md repeats it, and a test compares the two.
 #pragma once
 
 #include <string_view>
@@ -11,7 +10,7 @@ struct ClientField {
   std::string_view name;
   // A JSON list of the values that change no answer; kAnyValue: every value.
   std::string_view values;
-  std::string_view why;  // Any value changes nothing, or other values are refused, because of this.
+  std::string_view why;  // Why any value is harmless, or why other values are rejected.
 };
 
 inline constexpr std::string_view kAnyValue = "";

@@ -6,7 +6,7 @@
 namespace thermocline::protocol {
 namespace {
 
-// The limit that the request gives under one of its names; nothing if it gives none, or -1.
+// The request's token limit, under any of its names; nullopt if it is missing or -1.
 std::optional<int> ReadMaxTokens(Fields& fields, int min) {
   std::int64_t given = -1;
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
@@ -20,7 +20,7 @@ std::optional<int> ReadMaxTokens(Fields& fields, int min) {
   return given >= 0 ? std::optional(static_cast<int>(given)) : std::nullopt;
 }
 
-// {"speculation": "sync", "draft_tokens": 4}
+// Reads {"speculation": "sync", "draft_tokens": 4}.
 void ReadSpeculation(Fields& inner, Request& out) {
   if (const std::string name = inner.String("speculation", ""); !name.empty()) {
     const auto mode = ParseSpecMode(name);
@@ -33,8 +33,8 @@ void ReadSpeculation(Fields& inner, Request& out) {
   out.spec_tokens = static_cast<int>(inner.Int("draft_tokens", -1, 0, kDraftTokensMax));
 }
 
-// {"ffn_mode": "sign"}: what OpenAI's API has no field for. Unknown keys are refused: a misspelt
-// one would silently change nothing. The engine knows the modes.
+// Reads {"ffn_mode": "sign"}, our extensions of OpenAI's API. Unknown keys are rejected: a misspelt
+// one would have no effect. The engine checks the mode.
 void ReadExtension(Fields& fields, CommonRequest& common) {
   Request& out = common.asked.request;
   const Json* extension = fields.Find("x_thermocline");
@@ -77,7 +77,8 @@ void ReadStreamOptions(Fields& fields, CommonRequest& out) {
   }
   Fields inner(*options);
   out.include_usage = inner.Bool("include_usage", false);
-  (void)inner.Find("include_obfuscation");  // padding against observers of an encrypted line
+  // Padding against eavesdroppers on an encrypted connection.
+  (void)inner.Find("include_obfuscation");
   (void)inner.Find("continuous_usage_stats");
   inner.CheckUnknown(false);
   fields.Adopt("stream_options", inner);

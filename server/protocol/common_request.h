@@ -11,7 +11,7 @@ namespace thermocline::protocol {
 
 using server::kChoicesPerPromptMax;
 
-// Defaults for fields that a request leaves out.
+// Defaults for fields that a request omits.
 struct RequestDefaults {
   SamplingParams sampling;
   int max_tokens = 0;
@@ -24,11 +24,11 @@ struct CommonRequest {
   bool include_usage = false;  // a usage chunk at the end of a stream
 };
 
-// Refuses or notes the fields that no getter has asked for, and passes those that are ignored on.
+// Rejects or reports fields that were not read, and passes the ignored ones on.
 void FinishFields(Fields& fields, bool strict, server::Asked& asked);
 
-// Reads what is common; `max_tokens_min` is 1, or 0 where nothing need be generated. What is
-// malformed or out of range fails `fields`. `x_thermocline` holds our own fields.
+// Reads the common fields; `max_tokens_min` is 1, or 0 for routes that may generate no token.
+// Fields that are malformed or out of range fail `fields`. `x_thermocline` holds our own fields.
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out);
 

@@ -11,11 +11,11 @@
 namespace thermocline::protocol {
 namespace {
 
-// Variables that templates have from the conversation, the model, and the language.
+// Template variables that come from the conversation, the model, or the template language.
 constexpr std::array<std::string_view, 7> kOwnNames = {
     "messages", "tools", "bos_token", "eos_token", "namespace", "raise_exception", "strftime_now"};
 
-// Reads the variables for chat templates beside messages and tools.
+// Reads the chat template's variables, besides messages and tools.
 void ReadTemplateFields(Fields& fields, Json& json) {
   if (const Json* arguments = fields.Find("chat_template_kwargs")) {
     if (!arguments->is_object())
@@ -33,8 +33,8 @@ void ReadTemplateFields(Fields& fields, Json& json) {
   SetReasoningEffort(fields, "reasoning_effort", fields.String("reasoning_effort", ""), json);
 }
 
-// An answer that is begun is the last message of those that are sent, unless the request says that
-// it is whole.
+// True if the last message is an answer to continue. It is, if its role is assistant, unless the
+// request says that it is complete.
 bool ContinuesLast(Fields& fields, const Json& json) {
   const Json* messages = json.Find("messages");
   const Json* last = messages == nullptr ? nullptr : &messages->as_array().back();

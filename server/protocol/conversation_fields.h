@@ -1,4 +1,4 @@
-// The conversation of a chat: messages, tools, and what the chat template is told beside them.
+// Reads the conversation of a chat: messages, tools, and other variables of the chat template.
 #pragma once
 
 #include "server/core/asked.h"
@@ -9,7 +9,7 @@ namespace thermocline::protocol {
 // Reads the conversation; malformed fields fail `fields`.
 server::Conversation ReadConversation(Fields& fields);
 
-// "low": what the chat template reads of it. `field` is to blame.
+// Sets the template's variables for an effort such as "low". `field` is named in errors.
 void SetReasoningEffort(Fields& fields, const char* field, const std::string& effort, Json& json);
 
 }  // namespace thermocline::protocol

@@ -12,7 +12,7 @@
 namespace thermocline::protocol {
 namespace {
 
-// The bytes of 32-bit floats, the least significant first.
+// The bytes of 32-bit floats, least significant first.
 std::string Base64Of(const std::vector<float>& vector) {
   const auto* bytes = reinterpret_cast<const char*>(vector.data());
   return server::Base64({bytes, vector.size() * sizeof(float)});
@@ -52,7 +52,7 @@ Json EmbeddingAnswer::Whole(const Usage& total) {
   for (std::size_t index = 0; index < vectors_.size(); ++index) {
     const std::vector<float> vector = Shortened(std::move(vectors_[index]), dimensions_);
     Json value = base64_ ? Json(Base64Of(vector)) : VectorJson(vector);
-    if (llama_) {  // a list of vectors, because without pooling each token would have one
+    if (llama_) {  // a list of embeddings, because without pooling each token would have one
       data.Add(Json::Object{{"index", index}, {"embedding", Json::Array{std::move(value)}}});
     } else {
       data.Add(

@@ -9,7 +9,7 @@
 
 namespace thermocline::protocol {
 
-// The common part of both: vectors, and no streams.
+// The common part of both: they return embeddings and are never streamed.
 class VectorsAnswer : public server::AnswerFormat {
  public:
   std::string Begin(int) override { return ""; }
@@ -57,10 +57,10 @@ class RerankAnswer final : public VectorsAnswer {
   const bool with_text_, tei_;
 };
 
-// The first `count` dimensions of a vector, made one of length 1 again; 0 = all of them.
+// The first `count` dimensions of a vector, normalized to length 1; 0 = all of them.
 std::vector<float> Shortened(std::vector<float> vector, int count);
 
-// A vector as a list of numbers, and a list of such lists; only Json::Dump can read them.
+// A vector as a list of numbers, and a list of such lists. Only Json::Dump can read these values.
 Json VectorJson(const std::vector<float>& vector);
 Json VectorsJson(const std::vector<std::vector<float>>& vectors);
 

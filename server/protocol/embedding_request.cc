@@ -12,7 +12,7 @@ using server::kEmbeddedTextsMax;
 
 constexpr std::size_t kRankFieldsMax = 32, kRankFieldBytesMax = 256;
 
-// A text, ids of tokens, or a list of either.
+// Reads a text, token ids, or a list of either.
 std::vector<server::Prompt> ReadTexts(Fields& fields, const std::string& name) {
   const Json* input = fields.Find(name);
   std::vector<server::Prompt> out;
@@ -42,7 +42,7 @@ std::vector<server::Prompt> ReadTexts(Fields& fields, const std::string& name) {
 void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
   asked.model = fields.String("model", "");
   asked.embed = pooling;
-  // Hugging Face's server has it, and Ollama's.
+  // A field of Hugging Face's server and of Ollama.
   if (fields.Bool("truncate", false)) asked.text_tokens_max = INT32_MAX;
   asked.request.prompt_only = true;
   asked.request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
@@ -56,12 +56,12 @@ void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
 }
 
 // A document is a text, or an object with one. Cohere's "rank_fields" name the members of an object
-// that count, which are then its lines.
+// to use, which become its lines.
 std::optional<std::string> DocumentText(const Json& document,
                                         const std::vector<std::string>& rank_fields) {
   if (document.is_object() && !rank_fields.empty()) {
     std::string lines;
-    for (const std::string& name : rank_fields) {  // no two are the same
+    for (const std::string& name : rank_fields) {  // the names are unique
       const Json* value = document.Find(name);
       if (value == nullptr) continue;
       lines += StrCat(name, ": ", value->is_string() ? value->as_string() : value->Dump(), "\n");
@@ -78,7 +78,7 @@ void RemoveRepeated(std::vector<std::string>& names) {
   std::erase_if(names, [&seen](const std::string& name) { return !seen.insert(name).second; });
 }
 
-// Refuses names that no object among the documents has as a member: they are typing errors.
+// Rejects a rank field that no document has as a member, since it is a typing error.
 void CheckRankFields(Fields& fields, const Json::Array& documents,
                      const std::vector<std::string>& rank_fields) {
   const auto is_object = [](const Json& document) { return document.is_object(); };
@@ -164,8 +164,8 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   if (query.empty()) fields.Fail("query", "'query' must be a text");
   out.asked.prompts.emplace_back(query);
   ReadDocuments(fields, list, out);
-  // Cohere's clients send the limit of a document's length, and of its parts, which are not made
-  // here.
+  // Cohere's clients limit a document's length and number of chunks. Chunks are not supported, so
+  // the limit on them is ignored.
   const auto most = fields.Int("max_tokens_per_doc", 0, 1, INT32_MAX);
   (void)fields.Int("max_chunks_per_doc", 1, 1, INT32_MAX);
   out.asked.prompts.insert(out.asked.prompts.end(), out.documents.begin(), out.documents.end());

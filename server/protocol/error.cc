@@ -7,9 +7,10 @@ namespace thermocline::protocol {
 
 namespace {
 
-constexpr std::size_t kMessageBytesMax = 2048, kParamBytesMax = 256;  // they repeat what was asked
+// They repeat the client's input.
+constexpr std::size_t kMessageBytesMax = 2048, kParamBytesMax = 256;
 
-// Fields that the engine calls otherwise.
+// Fields with another name in the engine.
 std::string ParamOf(const std::string& field) {
   static constexpr std::pair<std::string_view, const char*> kNames[] = {
       {"ffn_mode", "x_thermocline.ffn_mode"},

@@ -1,4 +1,4 @@
-// Errors as APIs tell them; by themselves in OpenAI's shape.
+// Errors for clients of all APIs; the default format is OpenAI's.
 #pragma once
 
 #include <string>
@@ -15,28 +15,27 @@ struct ApiError {
   std::string code;   // "" = null
   std::string param;  // "" = null
   std::string message;
-  Json::Object details;  // further members of the error object
+  Json::Object details;  // more members of the error object
 
   // {"error": {"message", "type", "param", "code", ...}}
   Json ToJson() const;
 };
 
-// The form of an API's errors.
+// The error format of an API.
 struct ErrorShape {
   Json (*body)(const ApiError& error, const std::string& request_id);
-  const char* id_header = nullptr;  // has the request's id, beside x-request-id
+  const char* id_header = nullptr;  // another header with the request's id, besides x-request-id
 };
 
 inline constexpr ErrorShape kOpenAiErrors = {
     .body = [](const ApiError& error, const std::string&) { return error.ToJson(); }};
 
-// An error of HTTP itself, for which there is no Status.
+// An error of HTTP itself, which has no Status.
 ApiError ClientError(int http_status, const std::string& code, const std::string& message);
 
-// Returns the part of `status` that a client may see, by server::RefusalTable; its numbers are
-// details.
+// Returns the public part of `status`, by server::RefusalTable, with its numbers as details.
 ApiError FromStatus(const Status& status);
-// The same of an answer that was cancelled, with the cause.
+// The same for an answer that was cancelled, with the cause.
 ApiError FromStatus(const Status& status, CancelCause cause);
 
 }  // namespace thermocline::protocol

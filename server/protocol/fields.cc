@@ -14,7 +14,7 @@ namespace {
 
 std::optional<std::int64_t> WholeNumber(const Json& value) {
   if (value.is_int()) return value.as_int();
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double is no exact integer
+  constexpr double kExact = 9007199254740992.0;  // 2^53: larger doubles are not exact integers
   if (!value.is_number() || !(std::fabs(value.as_double()) <= kExact) ||
       std::trunc(value.as_double()) != value.as_double())
     return std::nullopt;
@@ -48,8 +48,8 @@ std::size_t Letters(std::string_view name) {
   }));
 }
 
-// A request's unknown names are compared with known ones, about 0.6 us each. So many are no typing
-// errors.
+// Each unknown name is compared with known ones, which takes about 0.6 us. So many unknown names
+// are no typing errors.
 constexpr int kComparedMax = 1 << 16;
 
 // True if `name` may be a misspelling of `known`.

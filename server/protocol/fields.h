@@ -13,17 +13,17 @@
 
 namespace thermocline::protocol {
 
-// Which fields were looked for, and the bounds of those that are numbers: what a test compares the
-// API's description with.
+// The fields that were read, and the limits of numeric ones. A test compares the API's description
+// with it.
 struct FieldBounds {
   std::optional<double> min, max;
 };
 using FieldLog = std::map<std::string, FieldBounds, std::less<>>;
 
-inline constexpr std::size_t kIgnoredFieldsMax = 32;     // names that one request may have noted
-inline constexpr std::size_t kIgnoredNameBytesMax = 64;  // of each
+inline constexpr std::size_t kIgnoredFieldsMax = 32;     // unknown names reported per request
+inline constexpr std::size_t kIgnoredNameBytesMax = 64;  // of each name
 
-// Collects the first error; getters after it return their defaults. Thread-compatible.
+// Keeps the first error; later getters return their defaults. Thread-compatible.
 class Fields {
  public:
   explicit Fields(const Json& body, FieldLog* log = nullptr) : body_(body), log_(log) {}
@@ -37,43 +37,42 @@ class Fields {
     if (log_ != nullptr) log_->try_emplace(std::string(name));
     return body_.Find(name);
   }
-  // Decides about the members of the body that were not looked for and are not null. One of
-  // kClientFields with a value that changes nothing is passed over, with another value it is
-  // refused. A name of five letters or more within two edits of a field that the route knows and
-  // the request lacks is refused. All others are noted in ignored(); with `strict` they are
-  // refused. Requires: every field that the route knows has been looked for.
-  // With `near_misses` false such a name is like any other.
+  // Checks the members of the body that were not read and are not null. One of kClientFields is
+  // skipped if its value is harmless, and rejected otherwise. A name of five letters or more,
+  // within two edits of a field that the route knows and the request lacks, is rejected, unless
+  // `near_misses` is false. All others are added to ignored() or, with `strict`, rejected.
+  // Requires: every field that the route knows has been read.
   void CheckUnknown(bool strict, bool near_misses = true);
-  // The unknown fields that the request has, at most kIgnoredFieldsMax of them.
+  // The request's unknown fields, at most kIgnoredFieldsMax.
   const std::vector<std::string>& ignored() const { return ignored_; }
-  // Notes an unknown member that CheckUnknown does not see, because it is below the top level.
+  // Reports an unknown member below the top level, which CheckUnknown does not see.
   void Ignore(std::string name);
-  // The same of every member of `object`, the field `name`, that is not among `known`. One that is
-  // nearly a known member that the object lacks is refused, as CheckUnknown does.
+  // Reports every member of `object`, the field `name`, that is not in `known`. A near miss of a
+  // known member that the object lacks is rejected, as in CheckUnknown.
   void IgnoreOthers(std::string_view name, const Json& object,
                     std::initializer_list<std::string_view> known);
-  // Notes a part of the request that is left out and that is no reason to refuse it, even if
-  // unknown fields are.
+  // Reports a part of the request that is dropped. Unlike unknown fields, it never rejects the
+  // request.
   void LeaveOut(std::string name);
-  // Takes the first error and the ignored fields of `inner`, which read the object `name`.
+  // Takes over the first error and the ignored fields of `inner`, which read the object `name`.
   void Adopt(std::string_view name, const Fields& inner);
-  // 1 and 1.0 are both whole numbers.
+  // Accepts 1 and 1.0 as integers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
-  // A whole number in [-2^63, 2^64 - 1] as 64 bits: a negative one modulo 2^64.
+  // An integer in [-2^63, 2^64 - 1] as 64 bits: negative ones modulo 2^64.
   std::uint64_t Bits64(std::string_view name, std::uint64_t absent);
   double Double(std::string_view name, double absent, double min, double max);
   bool Bool(std::string_view name, bool absent);
   std::string String(std::string_view name, std::string absent);
-  // Whole numbers within [0, INT32_MAX], at most `count_max` of them; nothing if the field is
-  // absent.
+  // Integers within [0, INT32_MAX], at most `count_max`; nullopt if the field is absent.
   std::optional<std::vector<int>> Ints(std::string_view name, std::size_t count_max);
-  // One string or a list of them, at most `count_max` of 1 to `bytes_max` bytes. "" is an empty
+  // A string or a list of strings, at most `count_max` of 1 to `bytes_max` bytes. "" is an empty
   // list.
   std::optional<std::vector<std::string>> Strings(std::string_view name, std::size_t count_max,
                                                   std::size_t bytes_max);
-  // Stop texts: Strings within the limits of requests, without the empty ones, which stop nothing.
+  // Stop texts: Strings within the limits of requests, without empty ones, which would stop
+  // nothing.
   std::vector<std::string> Stops(std::string_view name);
-  // Refuses the request for a field's value, which is wrong, or which is not supported.
+  // Rejects the request because a field's value is wrong or not supported.
   void Fail(std::string_view name, const std::string& message);
   void FailUnsupported(std::string_view name, const std::string& message);
 
@@ -83,7 +82,8 @@ class Fields {
   const Json* FindNumber(std::string_view name, double min, double max) const;
   void FailWith(std::string_view name, const Status& status);
   void CheckUnknownField(const std::string& name, const Json& value, bool near_misses);
-  // A field that the route knows and the request lacks, whose name is nearly `name`; "" if none is.
+  // The field that the route knows, the request lacks, and that `name` is a near miss of; "" if
+  // none.
   std::string_view Nearest(std::string_view name) const;
   void NotWhole(std::string_view name, const Json& value, const std::string& range);
 
@@ -91,15 +91,15 @@ class Fields {
   FieldLog* const log_;
   mutable std::set<std::string, std::less<>> seen_;
   std::vector<std::string> ignored_;
-  int compared_ = 0;                  // names, for near misses
-  std::vector<std::string> unknown_;  // The first of them that `strict` refuses, if there is one.
+  int compared_ = 0;                  // names compared for near misses
+  std::vector<std::string> unknown_;  // the first one that `strict` rejects
   Status status_;
 };
 
-// The body of a request. InvalidArgument: it is no JSON, or no object.
+// The body of a request. InvalidArgument: it is not JSON, or not an object.
 Result<Json> ParseBody(std::string_view body);
 
-// Exact 32-bit ids of a JSON list; nothing if it is none.
+// Exact 32-bit ids from a JSON list; nullopt if it is not one.
 std::optional<std::vector<int>> ToInts(const Json& list);
 
 }  // namespace thermocline::protocol

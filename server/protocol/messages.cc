@@ -13,14 +13,14 @@ struct Place {
   std::string where;
 };
 
-// Parts that hold text, by their types in the APIs that have them.
+// True for the types of text parts, in all APIs.
 bool IsText(const Json* type) {
   static constexpr std::string_view kTypes[] = {"text", "input_text", "output_text", "refusal"};
   return type != nullptr && type->is_string() &&
          std::find(std::begin(kTypes), std::end(kTypes), type->as_string()) != std::end(kTypes);
 }
 
-// A content that is a string, null, absent, or a list of text parts.
+// Reads a content that is a string, null, absent, or a list of text parts.
 bool ReadContent(const Json* content, const Place& place, Fields& fields, Json& out) {
   const auto& [field, where] = place;
   if (content == nullptr || content->is_string()) {
@@ -56,7 +56,7 @@ bool IsListOfObjects(const Json& value) {
                                          [](const Json& item) { return item.is_object(); });
 }
 
-// Clients send tool arguments as a JSON text; templates read them as a value.
+// Clients send tool arguments as JSON text; templates need a value.
 Json ReadToolCalls(const Json& calls, const char* field, Fields& fields) {
   const std::string where = StrCat(field, ".tool_calls");
   Json out = calls;
@@ -79,11 +79,11 @@ Json ReadToolCalls(const Json& calls, const char* field, Fields& fields) {
   return out;
 }
 
-// Members of a message that some client sends and that would change the answer if they were read.
+// Members that some clients send and that should change the answer, but are not supported.
 constexpr std::string_view kRefusedMembers[] = {"images", "audio", "function_call"};
 constexpr std::string_view kKnownMembers[] = {
     "role", "content", "tool_calls", "name", "tool_call_id", "reasoning_content", "reasoning",
-    // Empty, or repeated from an answer of ours.
+    // Empty, or copied from one of our answers.
     "refusal", "annotations", "id", "type", "status", "prefix", "cache_control"};
 
 bool IsEmpty(const Json& value) {
@@ -176,7 +176,7 @@ Json ReadMessages(Fields& fields, const Json* messages, const char* field) {
       }
       entry.Set(name, *value);
     }
-    const Json* reasoning = message.Find("reasoning");  // as vLLM calls it
+    const Json* reasoning = message.Find("reasoning");  // vLLM's name
     if (reasoning != nullptr && reasoning->is_string() &&
         entry.Find("reasoning_content") == nullptr)
       entry.Set("reasoning_content", *reasoning);

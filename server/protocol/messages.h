@@ -1,23 +1,23 @@
-// The messages of a chat, as a chat template reads them.
+// Reads the messages of a chat in the form that chat templates need.
 #pragma once
 
 #include "server/protocol/fields.h"
 
 namespace thermocline::protocol {
 
-// {"messages": [...]}: contents are strings, "developer" is "system", the arguments of tool calls
-// are values. What is malformed fails `fields`.
+// {"messages": [...]}: contents are strings, "developer" becomes "system", arguments of tool calls
+// are values. Malformed input fails `fields`.
 Json ReadMessages(Fields& fields);
-// The same of a list that is not the field's own; `field` is to blame.
+// The same for a given list; `field` is named in errors.
 Json ReadMessages(Fields& fields, const Json* messages, const char* field);
 
-// Refuses members of `message`, which stands at `where` of `field`, that would change the answer if
-// they were read, and notes those that are not known.
+// Rejects members of `message` that should change the answer but are not supported, and reports
+// unknown ones. `where`: the message's place in `field`.
 void CheckMembers(Fields& fields, const Json& message, const char* field, const std::string& where);
 
-// Claude Code begins its system text with a line whose checksum differs in every request, which
-// would make every prompt a new one. Removes that line, and notes it as left out.
-// Source: the same is done by vLLM (pull request 36829) and ik_llama.cpp (1436).
+// Claude Code's system text begins with a line whose checksum differs in every request, so that no
+// prompt would be in the prefix cache. Removes the line and reports it as left out. Source: vLLM
+// (pull request 36829) and ik_llama.cpp (1436) do the same.
 void DropBillingLine(Fields& fields, std::string& system_text);
 
 }  // namespace thermocline::protocol

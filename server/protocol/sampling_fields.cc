@@ -12,7 +12,7 @@ namespace {
 
 void ReadNumber(Fields& fields, const char* name, const SamplingField& field,
                 SamplingParams& sampling) {
-  // Clients write -1 for all tokens, too.
+  // Some clients write -1 for all tokens.
   if (field.whole == &SamplingParams::top_k && IsMinusOne(fields, name)) {
     sampling.top_k = 0;
   } else if (field.number != nullptr) {
@@ -33,7 +33,7 @@ void ReadNumbers(Fields& fields, SamplingNames names, SamplingParams& sampling) 
   }
 }
 
-// llama-server and Ollama: -1, as 32 or 64 bits have it, draws one, too.
+// llama-server and Ollama also draw a random seed for -1, in 32 or 64 bits.
 std::uint64_t ReadSeed(Fields& fields, SamplingNames names) {
   if (fields.Find("seed") == nullptr) return base::RandomBits64();
   const std::uint64_t seed = fields.Bits64("seed", 0);
@@ -41,7 +41,7 @@ std::uint64_t ReadSeed(Fields& fields, SamplingNames names) {
   return drawn && names == SamplingNames::kLlama ? base::RandomBits64() : seed;
 }
 
-// {"token id": bias} or llama-server's [[token id, bias]]; false stands for never.
+// Reads {"token id": bias} or llama-server's [[token id, bias]]; false means never.
 void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
   const Range bounds = server::kLogitBiasRange;
   const Json* bias = fields.Find("logit_bias");
@@ -72,7 +72,7 @@ void ReadLogitBias(Fields& fields, SamplingParams& sampling) {
   }
 }
 
-// Penalties look at all tokens here, so that another window is refused where a penalty is set.
+// Penalties cover all tokens here, so another window is rejected if a penalty is set.
 void ReadPenaltyWindow(Fields& fields, const SamplingParams& sampling) {
   const auto last_n = fields.Int("repeat_last_n", -1, -1, INT32_MAX);
   const bool penalised = sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||

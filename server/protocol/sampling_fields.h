@@ -1,4 +1,4 @@
-// The fields of a request that say how tokens are drawn, in every API of JSON.
+// Reads the sampling fields of a request, for every JSON API.
 #pragma once
 
 #include "engine/api/sampling_params.h"
@@ -6,15 +6,15 @@
 
 namespace thermocline::protocol {
 
-// OpenAI's names, beside which those of llama-server hold, or these alone.
+// kOpenAi: OpenAI's names, and llama-server's besides; kLlama: only the latter.
 enum class SamplingNames { kOpenAi, kLlama };
 
-// True if the field is there and -1.
+// True if the field is present and -1.
 bool IsMinusOne(const Fields& fields, std::string_view name);
 
-// Reads every number of SamplingFields, the seed, "logit_bias" and "repeat_last_n". `sampling` has
-// the values that hold where the request is silent; without a seed it is drawn. What is malformed
-// or out of range fails `fields`.
+// Reads every number of SamplingFields, the seed, "logit_bias" and "repeat_last_n". `sampling`
+// holds the defaults; without a seed, one is drawn. Fields that are malformed or out of range fail
+// `fields`.
 void ReadSampling(Fields& fields, SamplingNames names, SamplingParams& sampling);
 
 }  // namespace thermocline::protocol

@@ -14,7 +14,7 @@ using Kind = GrammarSpec::Kind;
 using server::kChoiceBytesMax;
 using server::kChoiceTextsMax;
 
-// Collects what the request's fields say; one may.
+// Collects the formats that the request's fields give; only one is allowed.
 class Reader {
  public:
   explicit Reader(Fields& fields) : fields_(fields) {}
@@ -48,7 +48,7 @@ class Reader {
     Take({.kind = kind, .text = value->as_string(), .field = field});
   }
 
-  // A schema, or its JSON in a string.
+  // Reads a schema, or its JSON in a string.
   void ReadSchema(const std::string& field, const Json* value) {
     if (value == nullptr) return;
     if (!value->is_object() && !value->is_string() && !value->is_bool())
@@ -105,7 +105,7 @@ class Reader {
     Take({.kind = Kind::kJsonObject, .field = "response_format"});
   }
 
-  // The schemas that a format has: OpenAI's, llama-server's, and huggingface_hub's.
+  // The schemas of a format: OpenAI's, llama-server's, and huggingface_hub's.
   std::vector<std::pair<std::string, const Json*>> SchemasOf(const Json& format) {
     std::vector<std::pair<std::string, const Json*>> out;
     if (const Json* inner = format.Find("json_schema")) {
@@ -120,7 +120,7 @@ class Reader {
     return out;
   }
 
-  // For a text, which has no schema.
+  // Reports the schemas of a text format, which are ignored.
   void IgnoreSchemas(const Json& format) {
     for (const char* name : {"json_schema", "schema", "value", "strict"})
       if (format.Find(name) != nullptr) fields_.Ignore(StrCat("response_format.", name));

@@ -1,5 +1,5 @@
-// Reads the form that a request wants its answer to have: OpenAI's response_format, llama-server's
-// grammar and json_schema, vLLM's structured_outputs and guided_*.
+// Reads the requested format of an answer: OpenAI's response_format, llama-server's grammar and
+// json_schema, vLLM's structured_outputs and guided_*.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace thermocline::protocol {
 
-// Returns nothing if the request gives none. Two forms fail `fields` with both names, and a
-// malformed one fails it too; whether a grammar can be compiled shows later.
+// Returns nullopt if the request gives none. Two formats fail `fields` with both names, and so does
+// a malformed one; errors of a grammar appear only when it is compiled.
 std::optional<GrammarSpec> ReadStructuredOutput(Fields& fields);
 
 }  // namespace thermocline::protocol

@@ -20,7 +20,7 @@ bool IsToolName(const std::string& name) {
          });
 }
 
-// {"type": "function", "function": {"name": ...}}, also with the name outside.
+// The name in {"type": "function", "function": {"name": ...}}, or in {"name": ...}.
 std::string NameOfChoice(const Json& choice) {
   const Json* function = choice.Find("function");
   const Json* name = function != nullptr ? function->Find("name") : choice.Find("name");
@@ -38,7 +38,7 @@ void ReadAllowed(Fields& fields, const Json& choice, chat::ToolRequest& out) {
         "'tool_choice' of type allowed_tools has 'mode' auto or required and 'tools'");
   if (name == "required") out.choice.mode = ToolChoice::Mode::kRequired;
   std::vector<Tool> kept;
-  std::set<std::string> names;  // each tool is kept once, however often it is named
+  std::set<std::string> names;  // for removing duplicates
   for (const Json& each : tools->as_array()) {
     const std::string wanted = NameOfChoice(each);
     if (!names.insert(wanted).second) continue;

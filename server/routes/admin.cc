@@ -15,7 +15,7 @@ namespace {
 using server::Service;
 namespace beast_http = boost::beast::http;
 
-// Null where there is nothing to divide by.
+// The fraction, or null if `whole` is 0.
 Json Share(double part, double whole) { return whole > 0 ? Json(part / whole) : Json(); }
 
 Json LayerJson(std::size_t index, const FfnLayerStats& s) {
@@ -62,7 +62,7 @@ protocol::ApiError BadValue(const char* name, const char* expected) {
   return protocol::FromStatus(base::InvalidArgument("the body must be ", expected).WithField(name));
 }
 
-// The value of the body's only member `name`; an empty body is one without members.
+// The value of the body's only member `name`; an empty body counts as {}.
 std::variant<Json, protocol::ApiError> OnlyMember(const http::HttpRequest& request,
                                                   const char* name, const char* expected) {
   if (!IsJson(request)) return NotJson();
@@ -74,7 +74,7 @@ std::variant<Json, protocol::ApiError> OnlyMember(const http::HttpRequest& reque
   return *value;
 }
 
-// Why a request that needs no body is not taken; nullopt if it is.
+// The error for a body that is not empty or {}; nullopt otherwise.
 std::optional<protocol::ApiError> CheckEmpty(const http::HttpRequest& request) {
   if (!IsJson(request)) return NotJson();
   const auto json = base::ParseJson(request.body().empty() ? "{}" : request.body());
@@ -146,7 +146,7 @@ http::HttpResponse Reload(Service& service, const http::HttpRequest& request,
   if (const auto error = CheckEmpty(request)) return http::ErrorResponse(head, *error);
   const Status reloaded = service.control().reload();
   if (!reloaded.ok()) {
-    // The error is in the operator's files, and the operator is the one who asks.
+    // The operator who asked can read the error, which is in the operator's files.
     return http::ErrorResponse(head,
                                protocol::FromStatus(base::InvalidArgument(reloaded.message())));
   }

@@ -1,6 +1,5 @@
-// Routes below /admin, for operators: the gate lets in who came by the admin socket or has a key
-// marked admin. What changes something takes bodies of type application/json only, which no form of
-// a web page can send.
+// Operators' routes below /admin. Access needs the admin socket or a key marked admin. Routes that
+// change state accept only bodies of type application/json, which a web page's form cannot send.
 #pragma once
 
 #include "server/core/service.h"
@@ -8,24 +7,24 @@
 
 namespace thermocline::routes {
 
-// Figures of the predictors.
+// The predictors' statistics.
 http::HttpResponse AnswerPredictors(server::Service& service, const http::HttpRequest& request,
                                     const http::ResponseHead& head);
-// {"frozen": true|false}: holds their thresholds where they are, or lets the controller move them.
+// {"frozen": true|false}: freezes the thresholds, or lets the controller adjust them.
 http::HttpResponse FreezePredictors(server::Service& service, const http::HttpRequest& request,
                                     const http::ResponseHead& head);
 // The generations in progress.
 http::HttpResponse AnswerRequests(server::Service& service, const http::HttpRequest& request,
                                   const http::ResponseHead& head);
-// {"id": ...}: ends one of them, by its x-request-id.
+// {"id": ...}: cancels a generation by its x-request-id.
 http::HttpResponse CancelRequest(server::Service& service, const http::HttpRequest& request,
                                  const http::ResponseHead& head);
-// As SIGHUP and SIGTERM do.
+// The same as SIGHUP and SIGTERM.
 http::HttpResponse Reload(server::Service& service, const http::HttpRequest& request,
                           const http::ResponseHead& head);
 http::HttpResponse Drain(server::Service& service, const http::HttpRequest& request,
                          const http::ResponseHead& head);
-// {"level": "debug"}: until the next reload.
+// {"level": "debug"}: sets the log level until the next reload.
 http::HttpResponse SetLogLevel(server::Service& service, const http::HttpRequest& request,
                                const http::ResponseHead& head);
 

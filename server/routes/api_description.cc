@@ -30,7 +30,7 @@ Json PropertyOf(const SamplingField& field) {
                    {"minimum", bound(field.range.min)},
                    {"maximum", bound(field.range.max)},
                    {"description", StrCat(field.help, Absent(field), ".")}};
-  if (field.step > 0) {  // the chat page has a field for it
+  if (field.step > 0) {  // the chat page has an input for it
     out.emplace_back("title", field.title);
     out.emplace_back("x-step", field.step);
   }
@@ -46,7 +46,7 @@ void AddFields(const std::string& names, Json::Object& properties) {
   }
 }
 
-// The description with every mark replaced.
+// The description with every x-sampling mark replaced.
 Json Filled(const Json& json) {
   if (json.is_array()) {
     Json::Array out;

@@ -1,12 +1,12 @@
-// The description of the HTTP API: openapi.json with what the tables of the program say.
+// The description of the HTTP API: openapi.json, completed from the program's tables.
 #pragma once
 
 #include <string>
 
 namespace thermocline::routes {
 
-// OpenAPI 3.1. Where properties have "x-sampling": "openai" or "llama", it has the fields of
-// SamplingFields by the names of these APIs.
+// OpenAPI 3.1. Properties with "x-sampling": "openai" or "llama" get the fields of SamplingFields
+// under the names of these APIs.
 const std::string& ApiDescription();
 
 }  // namespace thermocline::routes

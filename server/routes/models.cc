@@ -30,8 +30,8 @@ std::string UrlDecoded(std::string_view text) {
   return out;
 }
 
-// With the context and the sampling that holds where a request gives none, once the model is
-// loaded. The context has the names of llama-server, vLLM and others.
+// Includes, once the model is loaded, the context and the default sampling. The context has the
+// names of llama-server, vLLM and others.
 Json ModelJson(const Service& service, const std::string& name) {
   Json::Object model{
       {"id", name}, {"object", "model"}, {"created", service.started_at()}, {"owned_by", "local"}};
@@ -57,7 +57,7 @@ Json ModelJson(const Service& service, const std::string& name) {
   return model;
 }
 
-// Anthropic's shape, for its clients.
+// The format of Anthropic's API, for its clients.
 Json AnthropicModelJson(const Service& service, const std::string& name) {
   const std::time_t started = service.started_at();
   std::tm utc = {};

@@ -1,4 +1,4 @@
-// GET /v1/models and /v1/models/{id}, which clients of two APIs ask for.
+// GET /v1/models and /v1/models/{id}, for clients of two APIs.
 #pragma once
 
 #include "server/core/service.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline::routes {
 
-// In Anthropic's shape for its clients, else in OpenAI's.
+// In Anthropic's format for its clients, else in OpenAI's.
 http::Action Models(server::Service& service, const http::HttpRequest& request,
                     const http::ResponseHead& head);
 http::Action Model(server::Service& service, const http::HttpRequest& request,

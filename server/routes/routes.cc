@@ -25,14 +25,14 @@ namespace beast_http = boost::beast::http;
 Action Page(Service&, const HttpRequest&, const ResponseHead& head) {
   HttpResponse response =
       http::MakeResponse(head, 200, "text/html; charset=utf-8", std::string(web::kPage));
-  // No markup is ever made from text: the browser refuses it (trusted types), too.
+  // The page never makes markup from text; trusted types make the browser enforce it.
   response.set("content-security-policy",
                StrCat("default-src 'none'; connect-src 'self'; img-src data:; style-src '",
                       web::kPageStyleHash, "'; script-src '", web::kPageScriptHash,
                       "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
                       "require-trusted-types-for 'script'; trusted-types 'none'"));
   response.set("referrer-policy", "no-referrer");
-  response.set(beast_http::field::cache_control, "no-cache");  // another version, another page
+  response.set(beast_http::field::cache_control, "no-cache");  // the page changes with the version
   return response;
 }
 
@@ -67,7 +67,7 @@ Action ShowStatus(Service& service, const HttpRequest&, const ResponseHead& head
   return AnswerStatus(service, head);
 }
 
-// Makes a handler of one that always answers at once.
+// Adapts a handler that always answers at once.
 template <HttpResponse (*kHandler)(Service&, const HttpRequest&, const ResponseHead&)>
 Action AsAction(Service& service, const HttpRequest& request, const ResponseHead& head) {
   return kHandler(service, request, head);

@@ -5,8 +5,8 @@
 
 namespace thermocline::routes {
 
-// The routes of all protocols, and the daemon's own: the page, probes, metrics, status, models,
-// admin.
+// The routes of all protocols and the daemon's own: the page, probes, metrics, status, models,
+// /admin.
 const http::Router& AllRoutes();
 
 }  // namespace thermocline::routes

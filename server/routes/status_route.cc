@@ -21,7 +21,7 @@ const char* StateName(server::ServiceState state) {
   return "loading";
 }
 
-// Describes the device of the neurons, and the reason why it is no GPU.
+// The device that computes the hot neurons, and the reason if it is not a GPU.
 Json DeviceJson(const EngineStats& stats) {
   const HotStats& hot = stats.hot;
   return Json::Object{
@@ -37,8 +37,8 @@ Json DeviceJson(const EngineStats& stats) {
       {"cpu_isa", stats.cpu_isa}};
 }
 
-// The modes of the feed-forward networks: each layer's at its last token, and those that requests
-// may ask for.
+// The modes of the feed-forward networks: each layer's at its last token, and the modes offered to
+// requests.
 Json ModesJson(const EngineStats& stats) {
   Json::Array layers, offered;
   for (const FfnLayerStats& layer : stats.ffn) layers.emplace_back(FfnModeName(layer.mode));
@@ -57,7 +57,8 @@ Json FlashJson(const EngineStats::Flash& flash) {
                       {"cache_bytes", ToNumber(flash.cache_bytes)}};
 }
 
-// Null if the model is no mixture. uses: [layers][experts] of decoded tokens since the start.
+// Null if the model is not a mixture of experts. uses: [layers][experts] of decoded tokens since
+// the start.
 Json ExpertsJson(const ExpertStats& stats) {
   if (stats.experts == 0) return Json();
   Json::Array layers;
@@ -73,7 +74,7 @@ Json ExpertsJson(const ExpertStats& stats) {
                       {"guessed_right", stats.guessed_right}};
 }
 
-// Null if drafts were not asked for.
+// Null if speculation is not configured.
 Json SpeculationJson(const SpecStats& spec) {
   if (!spec.used) return Json();
   return Json::Object{{"mode", spec.mode},

@@ -1,4 +1,4 @@
-// GET /v1/status: what runs, where, and how it is doing.
+// GET /v1/status: the model, its devices, and its current statistics.
 #pragma once
 
 #include "server/core/service.h"

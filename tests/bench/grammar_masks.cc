@@ -1,4 +1,4 @@
-// How long masks take on a real vocabulary, and which tokens they allow: for docs/benchmarks.md and
+// Measures the time of masks on a real vocabulary, and writes them, for docs/benchmarks.md and
 // tests/bench/grammar_masks.py, which compares them with other implementations.
 //
 //   grammar_masks MODEL OUT < CASES
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   grammar::GrammarCompiler compiler(**tokenizer, size, {});
   std::FILE* out = std::fopen(argv[2], "wb");
   if (out == nullptr) return std::perror(argv[2]), 1;
-  // The first compilation indexes the vocabulary.
+  // The first compilation includes indexing the vocabulary.
   const base::Stopwatch first;
   const auto any = compiler.Compile({.kind = GrammarSpec::Kind::kChoice, .choices = {"a"}});
   if (!any.ok()) return Fail(any.status());

@@ -1,6 +1,6 @@
-// Speed of the matrix products on weights in the cache: billions of multiply-adds a second of one
-// thread, for each table of this processor, type and number of tokens. Tables take turns, so that a
-// noisy machine is noisy to all; each figure is the best of its rounds.
+// Measures the matrix products on cached weights: billions of multiply-adds per second of one
+// thread, for each table of this processor, type and number of tokens. The tables are interleaved,
+// so that noise affects all alike; each figure is the best of its rounds.
 //
 //   kernel_speed [--isa NAME,...] [--types NAME,...] [--tokens N,...] [--rows R] [--cols C]
 //   [--rounds N]

@@ -1,4 +1,4 @@
-"""What a hostile key does, all at once; each attack was a fault once (docs/reliability.md)."""
+"""The attacks of a hostile key, all at once; each attack was once a bug (docs/reliability.md)."""
 import collections
 import contextlib
 import http.client
@@ -45,7 +45,7 @@ class Attacker:
         return json.loads(self.post("/tokenize", {"content": rendered, "parse_special": True})[1])["tokens"]
 
     def prefixes(self):
-        """Asks for what others have asked, in their words: nothing but what this key has sent itself may be cached."""
+        """Requests other clients' prompts in their own words: only prefixes that this key has sent itself may be cached."""
         tokens = self.tokens_of(self.victims_prompts[next(self.number) % len(self.victims_prompts)])
         status, answer = self.post("/v1/completions", {"prompt": tokens, "max_tokens": 1})
         own = max((common(tokens, sent) for sent in self.sent), default=0)
@@ -124,7 +124,7 @@ def common(a, b):
 
 
 def attack(port, grpc_port, key, own_prompt, victims_prompts, seconds, only, results):
-    """First prefixes, before other requests begin alike, then everything at once (or `only` some) for `seconds`; `results` gets what became of it."""
+    """Attacks prefixes first, then runs all attacks (or `only` some) at once for `seconds`; `results` gets the outcomes."""
     os.nice(19)
     a = Attacker(port, grpc_port, key, victims_prompts, seconds)
     a.sent.append(a.tokens_of(own_prompt))

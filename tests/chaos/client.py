@@ -1,4 +1,4 @@
-"""A client that asks, checks the answer against the one that is known, and misbehaves if told to."""
+"""A client that sends requests, compares the answers with known ones, and can misbehave."""
 import asyncio
 import json
 import random
@@ -35,7 +35,7 @@ def text_of(api, whole):
 
 
 def piece_of(api, event):
-    """Of a stream's event: its text, and whether it is the end of an answer."""
+    """The text of a stream's event, and True if it is the end of an answer."""
     if api == "messages":
         return event.get("delta", {}).get("text", ""), event.get("type") == "message_stop"
     if api == "ollama":
@@ -90,7 +90,7 @@ class Connection:
 
 
 class Clients:
-    """Counts what became of every request: equal, wrong, refused (429, 503), failed (500, a cut connection), lost."""
+    """Counts the outcomes of requests: equal, wrong, refused (429, 503), failed (500, a broken connection), lost."""
 
     def __init__(self, port, golden=None, seed=1):
         self.port, self.golden, self.random = port, golden or {}, random.Random(seed)

@@ -60,7 +60,7 @@ def run(command, home, env):
 
 
 def check(proxy, route, usage):
-    """No request was refused; turn 2 computed no more than what was new, the template's tail and one block."""
+    """No request was rejected; turn 2 computed at most its new text, the template's end and one block."""
     refused = [(e.method, e.path, e.status, e.answer[:300]) for e in proxy.exchanges if e.status >= 400]
     assert not refused, refused
     # An agent gives up after ten minutes and asks again, which a busy machine makes it do.

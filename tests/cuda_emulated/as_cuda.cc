@@ -1,5 +1,5 @@
-// The emulated device in place of a GPU, for whole programs: linked before the kernels' own answer.
-// THERMOCLINE_EMULATED=unified: it shares the host's memory.
+// Replaces a GPU by the emulated device in whole programs: linked before the real kernels. With
+// THERMOCLINE_EMULATED=unified the device shares the host's memory.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,8 +1,7 @@
-// The device's side of the emulator: keywords, vector types and built-in functions of kernels.
+// The device side of the emulator: keywords, vector types and built-in functions of kernels.
 //
-// Threads of a block are fibers that change places at barriers and warp collectives only
-// (fibers.h). Shared arrays are thread-local: a stream's kernels run on one host thread, a block at
-// a time.
+// Threads of a block are fibers that switch only at barriers and warp collectives (fibers.h).
+// Shared arrays are thread-local: a stream's kernels run on one host thread, a block at a time.
 #pragma once
 
 #include <bit>
@@ -59,8 +58,8 @@ inline constexpr int warpSize = 32;
 inline thread_local uint3 threadIdx{}, blockIdx{};
 inline thread_local dim3 blockDim, gridDim;
 
-// Barriers and warp collectives. A lane named by a mask that never comes is a deadlock: the program
-// ends with the kernel's name.
+// Barriers and warp collectives. If a lane of the mask never arrives, that is a deadlock, and the
+// program ends with the kernel's name.
 inline void __syncthreads() { cuda_emulated::Barrier(); }
 int __syncthreads_or(int predicate);
 int __syncthreads_count(int predicate);
@@ -123,7 +122,7 @@ T Reduce(unsigned mask, T value, Op) {
   });
   return mine[1];
 }
-// Where a shuffle of `width` lanes reads: its own lane where the source lies outside.
+// The source lane of a shuffle of `width` lanes: the lane itself if the source is outside.
 inline int Segment(int lane, int width) { return lane / width * width; }
 
 }  // namespace cuda_emulated
@@ -173,7 +172,7 @@ T __reduce_min_sync(unsigned mask, T value) {
   return cuda_emulated::Reduce(mask, value, [](T a, T b) { return a < b ? a : b; });
 }
 
-// Integers.
+// Integer functions.
 inline int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8)
     sum += static_cast<std::int8_t>(a >> i) * static_cast<std::int8_t>(b >> i);
@@ -209,7 +208,7 @@ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Floats: exactly the operation named, whatever the compiler's flags.
+// Float functions: exactly the named operation, whatever the compiler's flags.
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
@@ -224,7 +223,7 @@ inline unsigned __float_as_uint(float a) { return std::bit_cast<unsigned>(a); }
 inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
 inline int __float_as_int(float a) { return std::bit_cast<int>(a); }
 
-// Memory.
+// Memory functions.
 template <typename T>
 T __ldg(const T* p) {
   return *p;
@@ -239,7 +238,7 @@ T __ldcg(const T* p) {
 }
 namespace cuda_emulated {
 inline int fence_word = 0;
-// ThreadSanitizer knows no fences, but operations on one word.
+// ThreadSanitizer does not support fences, but it supports operations on one word.
 inline void Fence() { __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST); }
 }  // namespace cuda_emulated
 inline void __threadfence() { cuda_emulated::Fence(); }

@@ -1,6 +1,6 @@
-// CUDA's runtime on the processor, for tests: <cuda_runtime.h> of the sources in kernels/cuda when
-// g++ compiles them. Kernels run for real, one block after the other; what a GPU would time, order
-// or cache differently does not show here, what it would compute does.
+// CUDA's runtime on the processor, for tests. It replaces <cuda_runtime.h> when g++ compiles the
+// sources in kernels/cuda. Kernels really run, one block after the other, so results are tested;
+// timing, order and caching of a GPU are not.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ Call MakeCall(Kernel* kernel, const Args&... args) {
   return {reinterpret_cast<const void*>(kernel), {bytes(args)...}};
 }
 
-// What <<<>>> does. `thread` is one thread's call of the kernel, its arguments held by value. The
-// error, if there is one, is cudaGetLastError's.
+// Implements <<<>>>. `thread` is one thread's call of the kernel, with copies of its arguments. An
+// error is returned by cudaGetLastError.
 void Launch(Where where, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             std::function<void()> thread, Call call);
 

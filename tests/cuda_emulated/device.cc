@@ -14,7 +14,7 @@ namespace {
 
 struct Block {
   std::size_t bytes = 0;
-  std::vector<std::uint8_t> written;  // device memory only
+  std::vector<std::uint8_t> written;  // for device memory only
 };
 using Blocks = std::map<void*, Block>;
 
@@ -37,7 +37,7 @@ cudaError_t Allocate(Blocks& blocks, std::size_t& total, std::size_t limit, std:
   *out = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (total + bytes > limit) return Failed(cudaErrorMemoryAllocation);
-  // As aligned as cudaMalloc's, and not rounded up, so that AddressSanitizer sees the end.
+  // Aligned as cudaMalloc's memory, and not rounded up, so that AddressSanitizer detects overruns.
   void* memory = nullptr;
   if (posix_memalign(&memory, 256, bytes) != 0) return Failed(cudaErrorMemoryAllocation);
   std::memset(memory, 0xCD, bytes);
@@ -67,7 +67,7 @@ void ReleaseAll(Blocks& blocks, std::size_t& total) {
 
 namespace {
 
-// The flags of what was written of [at, at + bytes), where that is device memory.
+// The written flags of [at, at + bytes), if that is device memory.
 std::uint8_t* WrittenOf(const void* at, std::size_t bytes) {
   Blocks& blocks = The().device;
   auto after = blocks.upper_bound(const_cast<void*>(at));

@@ -1,4 +1,4 @@
-// The table of the emulated kernels.
+// The op table of the emulated kernels.
 #pragma once
 
 #include "kernels/device_ops.h"

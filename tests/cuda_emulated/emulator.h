@@ -1,4 +1,4 @@
-// What the emulator offers tests beyond CUDA: machines to choose, faults on demand.
+// The emulator's extensions for tests: selectable machines and injected faults.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,33 @@ struct Fault {
   cudaError_t error = cudaSuccess;
   bool sticky = false;  // every later call fails, too, until cudaDeviceReset
 };
-// Of the calls of all threads from now on; cudaSuccess: none.
+// Injects a fault into later calls, of all threads; cudaSuccess removes it.
 void Inject(const Fault& fault);
-// Calls so far: to choose a fault's place.
+// The number of calls so far, for choosing a fault's position.
 int Calls();
 
 struct Machine {
   int devices = 1;
   std::size_t memory_bytes = std::size_t{4} << 30;
-  cudaError_t count_error = cudaSuccess;  // of cudaGetDeviceCount
+  cudaError_t count_error = cudaSuccess;  // result of cudaGetDeviceCount
   int major = 8, minor = 0;
   bool unified = false;
-  std::size_t launches_max = 1024;  // of a stream that have not begun: who adds more waits
+  std::size_t launches_max = 1024;  // pending launches per stream; further ones wait
 };
 void SetMachine(const Machine& machine);
-// Kernels run by `runner` instead of the emulator's fibers, on the thread of their stream; null: by
-// fibers again. Between launches only.
+// `runner` runs kernels instead of the emulator's fibers, on their stream's thread; nullptr
+// restores the fibers. Requires: no launch is running.
 using Runner = std::function<void(const Kernel&)>;
 void RunKernelsBy(Runner runner);
 
-// The memory there is now, in order of addresses.
+// The current allocations, ordered by address.
 struct Memory {
   std::uintptr_t begin, end;
-  std::uint8_t* written;  // of device memory a byte for each: 0 where nobody has written; else null
+  // A flag per byte of device memory, 0 = never written; nullptr for other memory.
+  std::uint8_t* written;
 };
 std::vector<Memory> AllMemory();
-// Device and mapped memory not given back, in bytes.
+// Device and mapped memory that is not freed, in bytes.
 std::size_t Allocated();
 
 }  // namespace cuda_emulated

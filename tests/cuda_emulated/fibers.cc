@@ -1,4 +1,4 @@
-// Fibers and their order.
+// Runs and schedules the fibers.
 #include "tests/cuda_emulated/fibers.h"
 
 #include <sched.h>
@@ -22,13 +22,13 @@ namespace {
 using boost::context::detail::fcontext_t;
 using boost::context::detail::transfer_t;
 
-constexpr std::size_t kStackBytes = 256 << 10;  // pages that are not touched cost nothing
+constexpr std::size_t kStackBytes = 256 << 10;  // untouched pages cost no memory
 constexpr std::size_t kPage = 4096;
 
 struct Fiber {
   fcontext_t context = nullptr;
   StackNote note;  // for the sanitizers
-  int thread = 0;  // of the block
+  int thread = 0;  // within the block
   unsigned mask = 0;
   void* mine = nullptr;
 };
@@ -102,7 +102,7 @@ class Machine {
   void RunBlock(uint3 block) {
     blockIdx = block;
     if (kernel_->shared_bytes > 0) {
-      void* shared = nullptr;  // not rounded up: AddressSanitizer sees its end
+      void* shared = nullptr;  // not rounded up, so that AddressSanitizer detects overruns
       if (posix_memalign(&shared, 128, kernel_->shared_bytes) != 0) Die("no shared memory");
       shared_.reset(static_cast<std::uint8_t*>(shared));
       std::memset(shared_.get(), 0xCD, kernel_->shared_bytes);
@@ -116,7 +116,7 @@ class Machine {
     if (live_ != 0) Die("its threads wait for threads that never come");
   }
 
-  // The fiber's life: thread after thread, then idle until the next block.
+  // A fiber's loop: thread after thread, then idle until the next block.
   static void Main(transfer_t from) {
     Machine& machine = *This();
     machine.Arrived(from);
@@ -175,7 +175,7 @@ class Machine {
     Arrived(boost::context::detail::jump_fcontext(next->context, from));
   }
 
-  // The fiber that was left is where the transfer came from.
+  // Saves the context of the fiber that switched here.
   void Arrived(transfer_t transfer) {
     auto* left = static_cast<Fiber*>(transfer.data);
     left->context = transfer.fctx;
@@ -219,7 +219,7 @@ class Machine {
   int votes_ = 0, counted_ = 0;  // of the last barrier
   std::vector<Warp> warps_;
   std::vector<Fiber*> runnable_, barrier_, idle_;
-  std::size_t first_ = 0;  // of runnable_
+  std::size_t first_ = 0;  // into runnable_
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber main_;
   Fiber* current_ = &main_;

@@ -6,7 +6,7 @@
 namespace ptx {
 namespace {
 
-// What a lane hands in; K / 8 words of a, K / 16 of b.
+// A lane's operands; K / 8 words of a, K / 16 of b.
 struct Fragments {
   const unsigned* a;
   const unsigned* b;

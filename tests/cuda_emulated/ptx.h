@@ -1,4 +1,4 @@
-// kernels/cuda/ptx.h on the processor.
+// Replaces kernels/cuda/ptx.h on the processor.
 #pragma once
 
 #include <sched.h>
@@ -16,7 +16,7 @@ T* DynamicShared() {
 
 void MmaK32(int (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]);
 void MmaK16(int (&c)[4], const unsigned (&a)[2], unsigned b);
-// At once: whether kernels wait for them is the interpreter's to say (tests/ptx/copy.cc).
+// Copies at once. The interpreter checks that kernels wait for their copies (tests/ptx/copy.cc).
 template <int kBytes>
 void CopyAsync(void* to, const void* from, int bytes) {
   std::memset(to, 0, kBytes);
@@ -30,8 +30,8 @@ inline float HalfToFloat(std::uint16_t half) {
 }
 std::uint16_t FloatToHalf(float value);
 
-// Who looks waits for the host, which may need this processor: a device spins, the emulation lets
-// others run. A billion looks are then minutes here, too.
+// A waiting kernel yields to the host, which may need this processor. A billion polls then take
+// minutes here, as on a device.
 inline std::uint32_t LoadAcquireSystem(const std::uint32_t* p) {
   sched_yield();
   return __atomic_load_n(p, __ATOMIC_ACQUIRE);

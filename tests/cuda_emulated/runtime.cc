@@ -23,7 +23,7 @@ struct Event {
   std::condition_variable done;
   int recorded = 0, reached = 0;
   std::chrono::steady_clock::time_point when;
-  Graph* capture = nullptr;  // recorded while this was captured
+  Graph* capture = nullptr;  // the graph that recorded it
 };
 
 struct Stream {
@@ -240,7 +240,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   RETURN_IF_FAULTY();
-  if (event->capture != nullptr) {  // the stream joins the capture: its calls follow in the list
+  if (event->capture != nullptr) {  // the stream joins the capture
     Of(stream).capture = event->capture;
     return cudaSuccess;
   }

@@ -1,7 +1,7 @@
-// The host's side of the emulator: the calls of CUDA's runtime that the sources use.
+// The host side of the emulator: the calls of CUDA's runtime that the sources use.
 //
-// A stream is a host thread with a queue, so a kernel may wait for what the host does next. A
-// captured graph is the list of what was called. Memory is the host's; new memory holds 0xCD.
+// A stream is a host thread with a queue, so a kernel may wait for the host's next action. A
+// captured graph is the list of the calls. Memory is the host's; new memory holds 0xCD.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +76,7 @@ struct Stream;
 struct Event;
 struct Graph;
 }  // namespace cuda_emulated
-using cudaStream_t = cuda_emulated::Stream*;  // null: a stream that all threads share
+using cudaStream_t = cuda_emulated::Stream*;  // nullptr: the stream that all threads share
 using cudaEvent_t = cuda_emulated::Event*;
 using cudaGraph_t = cuda_emulated::Graph*;
 using cudaGraphExec_t = cuda_emulated::Graph*;

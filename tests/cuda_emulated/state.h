@@ -5,13 +5,13 @@
 
 namespace cuda_emulated {
 
-// Of a stream, as the machine says.
+// The limit of pending launches per stream on the current machine.
 std::size_t LaunchesMax();
-// Counts a call; the error it must fail with, if a fault was injected there.
+// Counts a call; returns the error that is injected there, if any.
 cudaError_t NextCall();
-// Remembers and returns `error`.
+// Records and returns `error`.
 cudaError_t Failed(cudaError_t error);
-// memmove and memset that keep track of which bytes of the device were ever written.
+// memmove and memset that record which device bytes were ever written.
 void Copy(void* to, const void* from, std::size_t bytes);
 void Set(void* to, int byte, std::size_t bytes);
 // Waits until every stream is idle.

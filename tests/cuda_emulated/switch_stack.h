@@ -1,4 +1,4 @@
-// What the sanitizers must be told when a thread changes stacks.
+// Informs the sanitizers when a thread switches stacks.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace cuda_emulated {
 
 struct StackNote {
-  void* bottom = nullptr;  // null: the host thread's own, not known yet
+  void* bottom = nullptr;  // nullptr: the host thread's own, not known yet
   std::size_t bytes = 0;
   void* fake = nullptr;   // AddressSanitizer's
   void* fiber = nullptr;  // ThreadSanitizer's
@@ -25,7 +25,7 @@ struct StackNote {
     fiber = __tsan_create_fiber(0);
 #endif
   }
-  // Before its memory is given back: whatever is mapped there next is no stack.
+  // Called before the stack is freed, since its address may be reused for other memory.
   void End() {
 #if defined(__SANITIZE_ADDRESS__)
     __asan_unpoison_memory_region(bottom, bytes);
@@ -33,7 +33,7 @@ struct StackNote {
     __tsan_destroy_fiber(fiber);
 #endif
   }
-  // Of the stack that is left, before the jump.
+  // Called on the old stack, before the switch.
   void Leave([[maybe_unused]] StackNote& next) {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&fake, next.bottom, next.bytes);
@@ -42,7 +42,7 @@ struct StackNote {
     __tsan_switch_to_fiber(next.fiber, 0);
 #endif
   }
-  // Of the stack that is entered, after the jump.
+  // Called on the new stack, after the switch.
   void Enter([[maybe_unused]] StackNote& left) {
 #if defined(__SANITIZE_ADDRESS__)
     const void* left_bottom;

@@ -1,4 +1,4 @@
-"""The Dockerfiles, by hadolint and by what they say; where a container engine runs, `docker build` is the real test."""
+"""The Dockerfiles, by hadolint and by their contents; with a container engine, `docker build` is the real test."""
 import re
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the programs are hardened with, looked for in their files."""
+"""The hardening of the programs, checked in their files."""
 import os
 import re
 import subprocess

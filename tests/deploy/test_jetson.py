@@ -1,4 +1,4 @@
-"""deploy/jetson/setup.sh on files of boards: what it would do, and what it refuses."""
+"""deploy/jetson/setup.sh on files of boards: its actions and its rejections."""
 import os
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""deploy/kubernetes: every manifest by Kubernetes' own schemas, and what it says of the daemon by the daemon and its documents."""
+"""deploy/kubernetes: every manifest by Kubernetes' own schemas, and its statements about the daemon by the daemon and its documents."""
 import re
 import subprocess
 import sys

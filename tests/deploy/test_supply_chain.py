@@ -1,4 +1,4 @@
-"""What the programs are made of, and that they can be made again."""
+"""The parts that the programs are built from, and that they can be built again."""
 import json
 import os
 import re

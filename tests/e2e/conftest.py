@@ -34,7 +34,7 @@ def run(*args, stdin=b"", check=True, usage=False):
 
 
 def refusal(*args, status=1, **more):
-    """What `thermocline ARGS` says, which is to be refused with this exit status: 2 if the command itself is wrong."""
+    """The error of `thermocline ARGS`, which must fail with this exit status: 2 if the command itself is wrong."""
     result = run(*args, check=False, usage=status == 2, **more)
     assert result.returncode == status, (args, result.returncode, result.stderr)
     return result.stderr.decode()

@@ -1,4 +1,4 @@
-"""What tests of the daemon share: a chat request, its metrics."""
+"""Shared parts of the daemon's tests: a chat request, its metrics."""
 import json
 
 import httpx

@@ -26,7 +26,7 @@ both = pytest.mark.parametrize("kind", [pytest.param("haproxy", marks=needs_hapr
 
 
 def us():
-    """HAProxy runs as whoever runs the tests: only root can become another user."""
+    """HAProxy runs as the user of the tests, because only root can become another user."""
     return {"THERMOCLINE_USER": pwd.getpwuid(os.getuid()).pw_name, "THERMOCLINE_GROUP": grp.getgrgid(os.getgid()).gr_name}
 
 

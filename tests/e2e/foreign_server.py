@@ -1,4 +1,4 @@
-"""A small server with OpenAI's API and the habits of others: what thermocline-load must live with."""
+"""A small server with OpenAI's API and the peculiarities of other servers, for tests of thermocline-load."""
 import json
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""The gRPC interface's stubs, made from proto/ by grpcio-tools, and what its tests share."""
+"""The gRPC interface's stubs, made from proto/ by grpcio-tools, and shared parts of its tests."""
 import importlib
 import sys
 import tempfile
@@ -53,7 +53,7 @@ def begun(call):
 
 
 def read(stream):
-    """All events of a stream: its texts by choice, what began and what ended it, the rest."""
+    """All events of a stream: its texts by choice, the event `started` and the events `finished`."""
     events = list(stream)
     texts = {}
     for event in events:

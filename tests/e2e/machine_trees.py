@@ -5,7 +5,7 @@ MACHINES = sorted(path.stem for path in (ROOT / "tests/data/machines").glob("*.t
 
 
 def plant(name, folder):
-    """Writes the machine's files below `folder`; what each of them says, by path."""
+    """Writes the machine's files below `folder`; returns their contents by path."""
     files = {}
     for line in (ROOT / f"tests/data/machines/{name}.txt").read_text().splitlines():
         if line and not line.startswith("#"):

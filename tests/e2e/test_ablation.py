@@ -1,4 +1,4 @@
-"""What can be left out for measurements: the text stays, and the work is what it should be."""
+"""Parts that can be left out for measurements: the text stays the same, and the work is as expected."""
 import json
 import subprocess
 

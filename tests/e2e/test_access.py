@@ -1,4 +1,4 @@
-"""Nothing gets in without a key, and no secret gets out: every route, every method, every place where one could show."""
+"""No request is served without a key, and no secret leaks: every route, every method, every place where one could show."""
 import itertools
 import json
 import os
@@ -165,7 +165,7 @@ def test_secrets_show_nowhere(locked, key_file, tmp_path):
 
 
 def test_errors_name_no_paths(locked):
-    """CVE-2025-23319: what an error says cannot be used."""
+    """CVE-2025-23319: errors reveal no usable details."""
     bearer = {"authorization": "Bearer " + KEYS["alice"]}
     http = httpx.Client(base_url=locked.url, headers=bearer, timeout=30)
     bad = ["{", "[]", '{"messages":3}', '{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"nothing"}}}}', json.dumps({"prompt": "a", "logit_bias": {"x": 1}})]

@@ -1,4 +1,4 @@
-"""A small request does not become a large one: what names a thing many times has it once, and joining is not done again and again."""
+"""A small request does not become a large one: a repeated reference is stored once, and texts are not joined repeatedly."""
 import contextlib
 import json
 import socket

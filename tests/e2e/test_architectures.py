@@ -78,7 +78,7 @@ def test_caches_of_fewer_bits_are_near(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["llama3_bands", "qwen3"])
 def test_four_bits_give_the_same_by_prefill_by_decoding_and_near_f32(name, tmp_path):
-    """Where heads have whole blocks; nearer than half of what is lost if heads were not rotated first."""
+    """For heads of whole blocks: the loss is less than half of that without rotating heads first."""
     tokens = json.loads((ROOT / name / "tokens.json").read_text())
     (tmp_path / "tokens.json").write_text(json.dumps([tokens]))
     got = []

@@ -1,4 +1,4 @@
-"""The long runs of tests/chaos, for a moment: that they run, and that what they check holds."""
+"""Short runs of tests/chaos: they start, and their checks hold."""
 import subprocess
 import sys
 

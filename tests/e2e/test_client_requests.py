@@ -1,4 +1,4 @@
-"""What client programs send that was answered wrongly once: each the smallest request of its kind."""
+"""Requests of client programs that were once answered wrongly: the smallest request of each kind."""
 import httpx
 import pytest
 from conftest import Daemon

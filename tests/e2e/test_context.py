@@ -1,4 +1,4 @@
-"""How long a context is where nobody says: the model's own, as far as memory allows."""
+"""The default context length: the model's own, as far as memory allows."""
 import json
 import pathlib
 import urllib.request

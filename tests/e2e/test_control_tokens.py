@@ -1,4 +1,4 @@
-"""No text of a client becomes a control token, also not joined to what a template writes beside it."""
+"""No text of a client becomes a control token, even when joined to a template's adjacent text."""
 import httpx
 import pytest
 from conftest import Daemon

@@ -86,7 +86,7 @@ def test_metrics(daemon):
 
 
 def test_the_prefix_cache_saves_tokens_and_changes_no_text():
-    """A conversation's second turn finds the first; the same daemon without a cache says the same."""
+    """A conversation's second turn reuses the first; the same daemon without a cache gives the same text."""
     turns = [[{"role": "user", "content": "Tell me a story about an owl and a very long winter."}]]
     turns.append(turns[0] + [{"role": "assistant", "content": "Once there was an owl."}, {"role": "user", "content": "And then?"}])
     said = []

@@ -20,7 +20,7 @@ def open_stream(daemon, **extra):
 
 
 def begun(s):
-    """What came, once the answer has said something: until then it may wait in the queue, though its header has come."""
+    """Reads until the answer has content: before that it may wait in the queue, though its header has arrived."""
     data = b""
     while not re.search(rb'"content":"[^"]', data):
         piece = s.recv(4096)
@@ -115,7 +115,7 @@ def test_what_waits_in_the_queue_is_sent_elsewhere_by_a_drain(smollm):
 
 
 def test_a_second_signal_ends_whoever_sent_too_much_early(smollm):
-    """Nobody but the answer holds that connection any more: no read waits, and nothing is written."""
+    """Only the answer keeps that connection: no read is pending, and no data is written."""
     with Daemon(f"model.path={smollm}", "server.drain_timeout_s=60") as d, socket.create_connection(("127.0.0.1", d.port)) as s:
         body = json.dumps({"messages": STORY, "max_tokens": 4000, "ignore_eos": True}).encode()
         s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)

@@ -68,7 +68,7 @@ def shell(line, folder):
 
 
 def run_daemon(line, folder):
-    """A daemon that gets ready and ends when it is told to; `--set A=B` are its words."""
+    """Runs a daemon until it is ready, then ends it; `--set A=B` are its arguments."""
     if "--hash-key" in line or "--config-schema" in line or "--check" in line:
         result = shell(f"echo a-secret-that-is-long-enough | {line}", folder)
         assert result.returncode == 0, result.stderr
@@ -90,7 +90,7 @@ def run_load(line, folder, daemon):
 
 
 def prepare(line, folder):
-    """What a page supposes to be there: reports, traces, a machine."""
+    """Makes the files that a page assumes: reports, traces, a machine."""
     if "REPORT.json" in line and not (folder / "REPORT.json").exists():
         assert shell(f"{SPEC_REPORT} > REPORT.json", folder).returncode == 0
     if "--rounds ROUNDS" in line:

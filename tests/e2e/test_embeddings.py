@@ -111,7 +111,7 @@ def test_documents_in_order(served, client):
     ({"documents": ["a", {"title": "b"}]}, "documents", "documents[1] must be a text, or an object whose 'text' is one; 'rank_fields' names"),
     ({"texts": ["a", 5]}, "texts", "texts[1] must be a text"), ({"documents": []}, "documents", "list of 1 to 2047"), ({}, "documents", "list of 1 to 2047")])
 def test_a_document_that_cannot_be_ranked_is_named(served, fields, param, words):
-    """All of these were told that 'documents' must be a list of 1 to 2047 texts."""
+    """The error once said for all of these that 'documents' must be a list of 1 to 2047 texts."""
     answer = httpx.post(served.url + "/v1/rerank", json={"query": "An owl.", **fields})
     assert answer.status_code == 400 and answer.json()["error"]["param"] == param and words in answer.json()["error"]["message"], answer.text
 

@@ -1,4 +1,4 @@
-"""`thermocline eval --task` beside EleutherAI's harness (tests/golden/make_task.py), and what it refuses."""
+"""`thermocline eval --task` compared with EleutherAI's harness (tests/golden/make_task.py), and its rejections."""
 import json
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts: what is read, what is refused, and how a token's experts are chosen."""
+"""Mixtures of experts: supported files, rejections, and the choice of a token's experts."""
 import json
 import re
 import struct
@@ -85,7 +85,7 @@ def test_gguf_py_reads_what_convert_writes(tmp_path):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """Eight layers of 16 experts of 204 KiB, packed: large beside what a process takes more or less from run to run."""
+    """Eight layers of 16 experts of 204 KiB, packed: large compared with the variation of a process's memory."""
     path = tmp_path_factory.mktemp("wide") / "m.gguf"
     run("synth", path, "--layers", 8, "--hidden-size", 256, "--intermediate-size", 256, *HEADS, "--routing", "zipf:1", "--type", "q8_0")
     assert run_json("pack", path)["kind"] == "experts"
@@ -96,7 +96,7 @@ PROMPT = " ".join(f"w{7 * i % 200}" for i in range(150))
 
 
 def generated(model, *options, tokens=40):
-    """The tokens, and what flash did for them."""
+    """The tokens, and the statistics of flash."""
     report = run_json("run", model, "-p", PROMPT, "-n", tokens, "--temperature", 0, "--device", "cpu", *options)
     flash = report["flash"]
     return report["tokens"], flash and flash | {"hit_rate": flash["hits"] / max(1, flash["needed"])}

@@ -1,4 +1,4 @@
-"""What breaks around it: memory, files, the disk, the clock, descriptors, signals, sleepy threads. Faults by tests/faults."""
+"""Faults around the program: memory, files, the disk, the clock, descriptors, signals, delayed threads. Injected by tests/faults."""
 import errno
 import itertools
 import os
@@ -48,14 +48,14 @@ def faults():
 
 
 def started(**kwargs):
-    """A daemon that has said all that it says at its start."""
+    """A daemon that has logged all of its start."""
     d = Daemon(**kwargs)
     wait_until(lambda: "predictors: " in d.text())
     return d
 
 
 def texts(body):
-    """The answer without what differs from one to the next."""
+    """The answer without the parts that differ from one to the next."""
     if isinstance(body, dict):
         return {k: texts(v) for k, v in body.items() if k not in ("id", "created", "created_at", "completed_at", "timings", "usage", "thermocline", "metrics") and not k.endswith("duration")}
     return [texts(v) for v in body] if isinstance(body, list) else body
@@ -63,7 +63,7 @@ def texts(body):
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_each_allocation_of_a_request_fails_once(faults, name):
-    """It is told, or its connection ends; the next one gets the right answer, and nothing is held."""
+    """The client gets an error or a closed connection; the next one gets the right answer, and no resources stay held."""
     path, asked = REQUESTS[name]
     answered = failed = n = 0
     stride = 3 if callable(asked) else 1  # to compile takes many
@@ -114,7 +114,7 @@ def test_each_allocation_of_a_connection_fails_once(faults):
 
 
 def test_each_read_of_a_file_fails_once(faults, tmp_path):
-    """Of loading: an error that names the file, never a crash or a wrong answer."""
+    """During loading: an error that names the file, never a crash or a wrong answer."""
     model = shutil.copy(ROOT / "config/models/tidepool.gguf", tmp_path / "model.gguf")
     good = run("run", model, *ASK).stdout
     reads = set()
@@ -232,7 +232,7 @@ def test_a_signal_in_the_first_moments_ends_it():
 
 
 def test_without_descriptors():
-    """Who is in is served; who comes later waits until some are free."""
+    """Connected clients are served; later ones wait until descriptors are free."""
     with Daemon(before=["prlimit", "--nofile=64"]) as d:
         with httpx.Client(base_url=d.url, timeout=60) as inside:
             assert inside.post("/v1/chat/completions", json=CHAT).status_code == 200

@@ -143,7 +143,7 @@ def test_bytes_per_token_is_what_decoding_reads():
 
 
 def test_a_lossy_request_leaves_nothing_behind():
-    """What was decoded with loss is in no later prompt: the text is that of a daemon without a cache."""
+    """KV cache entries of lossy decoding are not reused for later prompts: the text is that of a daemon without a cache."""
     first = [{"role": "user", "content": "Tell me about a whale who was lost in the fog."}]
     much_loss = ("engine.ffn_also=exact,sign", "engine.sign_alpha=0.5", "engine.ignore_calibration=true")
     with Daemon(*much_loss) as d:

@@ -39,7 +39,7 @@ def tidepool(tmp_path_factory):
 
 
 def generate(model, *args, env=None, prompt="Once upon a time", tokens=40, command=()):
-    """Tokens, and what came from flash."""
+    """The tokens, and the statistics of flash."""
     done = subprocess.run([*command, THERMOCLINE, "run", str(model), "-p", prompt, "-n", str(tokens), "--temperature", "0", "--ignore-eos", "--json", *map(str, args)],
                           capture_output=True, timeout=300, env={**os.environ, **(env or {})})
     assert done.returncode == 0, done.stderr.decode()
@@ -216,7 +216,7 @@ def inside(group):
 
 
 def test_the_budget_holds_below_a_limit_of_the_control_group(synthetic):
-    """The limit kills whoever takes more; page cache of what was read counts, too, but gives way."""
+    """The kernel kills a process above the limit; page cache of read files counts, too, but is reclaimed."""
     args = ("--ffn-mode", "exact", "--context", "512")
     want, _ = generate(synthetic, *args, tokens=60)
     refused = run("run", synthetic, "-p", "x", "--memory-budget", "1", *args, check=False)

@@ -41,7 +41,7 @@ def bench(*args, deny_io_uring=False):
 
 
 def check(report):
-    """What every report holds, and how its numbers belong together."""
+    """Checks the contents of a report, and the relations of its numbers."""
     assert report["chunk_bytes"] == CHUNKS and report["depths"] == DEPTHS
     assert report["sequential_bytes_per_s"] > 0 and report["alignment"] >= 512
     for chunk, rates, best in zip(CHUNKS, report["reads_per_s"], report["best"], strict=True):

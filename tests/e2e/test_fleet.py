@@ -123,7 +123,7 @@ class Load:
         return sum(e == end for e, _ in list(self.ended.values()))
 
     def finish(self):
-        """Waits until as many more answers have come as there are clients, so that the load has met what happened."""
+        """Waits for as many more answers as there are clients, so that the load has met the event."""
         goal = self.count("done") + len(self.threads)
         wait_until(lambda: self.count("done") >= goal or self.count("lost"), 60)
         self.stop.set()
@@ -188,7 +188,7 @@ def test_a_daemon_that_comes_back_gets_its_conversations_again(kind):
         asked = iter(range(1000))
 
         def place():
-            """Where the conversation is answered now."""
+            """The server that answers the conversation now."""
             name = f"back-{next(asked)}"
             assert front.chat(STORY, {"x-session-id": "one", "x-request-id": name}, max_tokens=1).status_code == 200
             wait_until(lambda: who(daemons, name))

@@ -14,7 +14,7 @@ from fleet import both, fleet, Front, needs_envoy, needs_haproxy, who
 
 @contextlib.contextmanager
 def slow_fleet(model, count, kind):
-    """Of a slower model, so that what runs goes on: one request runs, one may wait."""
+    """Servers with a slower model, so that requests keep running: one request runs, one may wait."""
     settings = ("engine.ffn_mode=dense", "spec.mode=off", "engine.sequences_max=1", "engine.queue_capacity=1")
     with fleet(f"model.path={model}", *settings, count=count, kind=kind) as (front, daemons), contextlib.ExitStack() as stack:
         yield front, daemons, stack

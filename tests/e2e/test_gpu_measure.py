@@ -1,4 +1,4 @@
-"""tests/gpu/measure.sh: a part that faults or hangs ends alone, and what was done is kept."""
+"""tests/gpu/measure.sh: a part that fails or hangs ends alone, and completed parts are kept."""
 import json
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The gRPC interface as its clients meet it: every method, and what a request may ask for."""
+"""The gRPC interface from its clients' view: every method, and the options of a request."""
 import math
 import struct
 import subprocess
@@ -125,7 +125,7 @@ def test_many_streams_at_once(daemon, stub):
 
 @pytest.mark.parametrize("timeout", ["10S", "99999999M", "99999999H", "18446744073709551615n"])
 def test_a_deadline_however_far_is_none_that_has_passed(daemon, timeout):
-    """Clients of gRPC's own library send at most 27000H; others may send what the header holds, or more."""
+    """Clients of gRPC's own library send at most 27000H; others may send any value that fits the header, or more."""
     message = pb.GenerateRequest(text="Once upon a time", stop=pb.Stop(max_tokens=3)).SerializeToString()
     headers = ("content-type: application/grpc", "te: trailers", "grpc-timeout: " + timeout)
     curl = ["curl", "-sS", "-i", "--http2-prior-knowledge", *(w for h in headers for w in ("-H", h)), "--data-binary", "@-"]

@@ -123,7 +123,7 @@ def test_drain_cuts_off_what_does_not_end(smollm):
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_the_engine_may_end_behind_a_deadline(smollm, attempt):
-    """The daemon is told to end at once; the last call ends by its deadline, while the engine still makes its tokens."""
+    """The daemon must stop at once; the last call ends by its deadline, while the engine still generates its tokens."""
     tell_all = pb.ResponseOptions(token_ids=True, logprobs=True, top_logprobs=20)
     with Daemon("grpc.address=127.0.0.1:0", f"model.path={smollm}") as d, channel(d) as c:
         call = stubs.InferenceStub(c).Generate(chat("Write an essay.", n=4, response=tell_all, **ENDLESS), timeout=1)

@@ -69,7 +69,7 @@ def test_a_long_prompt_gets_the_answer_of_its_tokens(smol):
 
 
 def test_leaving_while_a_prompt_is_made_into_tokens(smol):
-    """Its place in the queue is free at once, and what no thread has begun is not done."""
+    """Its place in the queue is free at once, and work that no thread has begun is skipped."""
     with smol() as d, channel(d) as c:
         stub = stubs.InferenceStub(c)
         waiting, tokenized = lambda: metric(d, "num_requests_waiting"), lambda: metric(d, "tokenize_seconds_count")
@@ -88,7 +88,7 @@ def test_leaving_while_a_prompt_is_made_into_tokens(smol):
 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_the_daemon_ends_while_texts_are_made_into_tokens(smol, signals):
-    """What runs ends, what waits is refused: no call is left without an answer, and none holds up the end."""
+    """Running calls end, waiting ones are rejected: every call gets an answer, and none delays the end."""
     with smol("server.drain_timeout_s=0") as d, channel(d, **{"grpc.enable_retries": 0}) as c:
         stub = stubs.InferenceStub(c)
         with ThreadPoolExecutor(12) as pool:

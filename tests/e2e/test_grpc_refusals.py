@@ -1,4 +1,4 @@
-"""What the gRPC interface refuses: fields out of range, prompts and messages too large, bytes that are none; codes and details."""
+"""Rejections of the gRPC interface: fields out of range, oversized prompts and messages, malformed bytes; codes and details."""
 import socket
 
 import grpc

@@ -173,7 +173,7 @@ def test_a_call_without_a_key_is_refused_before_its_message_comes(guarded):
 
 
 def test_a_connection_of_calls_is_never_shut(guarded):
-    """Uploads above what a stranger may send, at once and one after the other, beside a long answer."""
+    """Uploads above the limit of an unproven client, at once and one after the other, beside a long answer."""
     text = "Once upon a time there was an owl. " * 20_000  # 700 KB
     with channel(guarded, **{"grpc.max_receive_message_length": -1}) as c:
         stub = stubs.InferenceStub(c)
@@ -192,7 +192,7 @@ def test_a_connection_of_calls_is_never_shut(guarded):
 
 
 def test_answers_that_nobody_reads_are_counted_and_end(tmp_path):
-    """192 calls took 748 MiB: neither was counted what their clients left unread, nor how long."""
+    """192 calls once took 748 MiB: neither the bytes of unread answers nor their time was limited."""
     message = pb.TokenizeRequest(text=". " * 5_000, with_pieces=True).SerializeToString()
     data = b"\0" + struct.pack(">I", len(message)) + message
     with Daemon("grpc.address=127.0.0.1:0", f"memory.budget_bytes={BUDGET_MIB << 20}", "server.write_timeout_s=4", "log.access=false") as d:
@@ -233,7 +233,7 @@ def test_connections_that_fall_silent_behind_a_call_make_way():
 
 
 def test_one_key_s_calls_leave_places_for_another_s(tmp_path):
-    """Connections of one key that made tiny calls all the time took the place of whoever called less often."""
+    """Connections of one key that made tiny calls all the time once displaced clients that called less often."""
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{name}:{hashlib.sha256(key.encode()).hexdigest()}\n" for name, key in (("ada", KEY), ("bob", KEY[::-1]))))
     keys.chmod(0o600)

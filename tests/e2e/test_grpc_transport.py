@@ -206,7 +206,7 @@ def test_other_hosts_come_in_only_by_a_proxy_or_by_a_word(tmp_path):
 
 
 def test_a_port_that_is_taken(tmp_path):
-    """Not a fault of the configuration: systemd is told and starts the daemon again, until the port is free."""
+    """Not an error of the configuration: systemd restarts the daemon until the port is free."""
     with Daemon(ANY_PORT) as d, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(5)
@@ -223,7 +223,7 @@ def test_off_by_default():
 
 
 def test_compressed_messages_are_refused_before_they_are_unpacked():
-    """A message of a few hundred KB would take the memory of what it unpacks to, before anybody looks at its key."""
+    """A message of a few hundred KB would take the memory of its unpacked form before its key is checked."""
     unpacked_mb = 256
     with Daemon(ANY_PORT) as d:
         most_mb = lambda: next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith("VmHWM"))

@@ -1,4 +1,4 @@
-"""GGUF's IQ2 and IQ3 types, which nothing multiplies as they are: held as q4_k, and the log says what that costs."""
+"""GGUF's IQ2 and IQ3 types, which have no kernels: they are held as q4_k, and the log gives the cost."""
 import gguf
 import numpy
 import pytest

@@ -1,4 +1,4 @@
-"""Small ways to harm a daemon that strangers reach, or that starts on a poor machine."""
+"""Small attacks on a daemon that unknown clients can reach, and starts on a machine that lacks resources."""
 import json
 import os
 import resource
@@ -71,7 +71,7 @@ def test_a_busy_socket_of_another_does_not_hold_the_start_up(tmp_path):
 
 
 def told(command, **how):
-    """How a daemon ends that lacks something, and what it says; one that can do without goes on until it is asked to end."""
+    """The exit and the log of a daemon that lacks a resource; one that can do without it runs until it is terminated."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **how)
     ask = threading.Timer(4, process.terminate)
     ask.start()

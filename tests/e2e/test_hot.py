@@ -14,7 +14,7 @@ STORY = [{"role": "user", "content": "Tell me a story about an owl."}]
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory):
-    """What is measured of the machine is kept here."""
+    """The folder for the machine's cached measurements."""
     folder = tmp_path_factory.mktemp("cache")
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(folder)

@@ -1,4 +1,4 @@
-"""Importance matrices: what `imatrix` measures, llama.cpp's file formats, and what `convert` makes of them."""
+"""Importance matrices: the measurements of `imatrix`, llama.cpp's file formats, and their use in `convert`."""
 import pathlib
 import struct
 
@@ -60,7 +60,7 @@ def test_every_expert_counts_its_own_tokens(text, tmp_path):
 
 @pytest.mark.parametrize("kind", ["q2_k", "q3_k", "q4_0", "iq4_nl"])
 def test_rounding_by_importance_loses_less(kind, measured, text, tmp_path):
-    """Of text that it was not measured on. The vectors of tidepool are 256 long: K types have whole blocks."""
+    """Measured on another text. The vectors of tidepool are 256 long, so K types have whole blocks."""
     losses = []
     for options in [[], ["--imatrix", measured[0]]]:
         run("convert", "tidepool", tmp_path / "out.gguf", "--quantize", kind, "--down", "columns", *options)

@@ -61,7 +61,7 @@ def test_what_the_copies_round_is_in_the_loss(tmp_path):
 
 
 def test_a_request_asks_for_it_and_for_how_much(model, calibrated):
-    """Requests that allow different losses are decoded by different points, and share no step; metrics say what was cut."""
+    """Requests with different allowed losses are decoded by different points, and share no step; metrics count the skipped inputs."""
     whole = run("run", model, *ASK, "--ffn-mode", "dense").stdout.decode()
     points = {r["rule"]: r["points"] for r in calibrated["rules"]}[calibrated["rule"]]
     with Daemon(f"model.path={model}", "engine.ffn_mode=dense", "engine.ffn_also=inputs", "engine.kl_max=100", "spec.mode=off") as d:
@@ -97,7 +97,7 @@ def test_a_request_asks_for_it_and_for_how_much(model, calibrated):
 
 
 def test_auto_takes_it_only_where_it_may_lose_and_is_faster(tmp_path):
-    """A model without zeros. What auto chose is said with the times, and stays out of what was not allowed."""
+    """A model without zeros. The choice of auto is reported with the times, and is not offered if it was not allowed."""
     path = tmp_path / "silu.gguf"
     run("synth", path, "--layers", 2, "--hidden-size", 512, "--intermediate-size", 1536, "--heads", 8, "--kv-heads", 8, "--vocab", 512, "--type", "q8_0")
     silu = ["--activation", "silu"]
@@ -123,7 +123,7 @@ def test_it_drafts_for_the_whole_model(model, calibrated):
 
 
 def test_a_file_may_hold_the_copies(model, calibrated, tmp_path):
-    """What the file holds is what loading would make of it; other commands read it as any file, and what cannot have copies says so."""
+    """The file's copies equal those made on loading; other commands read it as any file, and unsuitable models are rejected."""
     copies, calibrate = tmp_path / "copies.gguf", ["--kind", "inputs", "--share", 0.4, "--rule", "size", "--text", TEXT, "--tokens", 600, "--window", 64]
     plain = tmp_path / "plain.gguf"
     plain.symlink_to(model)

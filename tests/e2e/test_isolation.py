@@ -182,7 +182,7 @@ def connect(d):
 
 
 def talk(d, data):
-    """What comes back until the daemon closes, or a few seconds pass."""
+    """The bytes received until the daemon closes, or a few seconds pass."""
     with connect(d) as s:
         s.settimeout(8)
         out = b""
@@ -225,7 +225,7 @@ RAW = {
 
 @pytest.mark.parametrize("name", RAW)
 def test_framing(open_daemon, neighbour, name):
-    """An error, and the connection ends: nothing is smuggled. A folded header is a space (RFC 9112), and what follows no request."""
+    """An error, and the connection ends: no request is smuggled. A folded header is a space (RFC 9112), and its rest is no request."""
     for _ in range(3):
         out = talk(open_daemon, RAW[name])
         assert b" 200 " not in out and out.count(b"HTTP/1.1 ") <= 1 + (name == "a folded header"), out

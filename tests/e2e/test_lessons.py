@@ -1,4 +1,4 @@
-"""What has broken servers like this one, each by the name under which it was published. docs/reliability.md says where more is tried of each."""
+"""Published faults of similar servers, each by its name. docs/reliability.md lists further tests of each."""
 import contextlib
 import json
 import os
@@ -267,7 +267,7 @@ def test_CVE_2024_28224_a_page_reaches_nothing_by_a_name_of_its_own(daemon):
 
 
 def test_CVE_2024_42477_nobody_calls_procedures_of_memory(daemon):
-    """The process listens on the port that it was told, and on no other."""
+    """The process listens on its configured ports only."""
     own = {link[8:-1] for link in map(os.readlink, (f"/proc/{daemon.process.pid}/fd/{fd}" for fd in os.listdir(f"/proc/{daemon.process.pid}/fd"))) if link.startswith("socket:[")}
     lines = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/{daemon.process.pid}/net/{name}").readlines()[1:]]
     assert {int(line[1].split(":")[1], 16) for line in lines if line[3] == "0A" and line[9] in own} <= {daemon.port, daemon.grpc_port}

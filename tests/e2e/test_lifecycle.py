@@ -1,4 +1,4 @@
-"""From the start to the end: what systemd hears, the watchdog, reloads, drains, restarts, logs."""
+"""From the start to the end: systemd's notifications, the watchdog, reloads, drains, restarts, logs."""
 import ctypes
 import errno
 import json
@@ -20,7 +20,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Systemd:
-    """The socket of sd_notify: what was said, in order. Read at once, as systemd does: the kernel keeps only a few."""
+    """The socket of sd_notify: its messages, in order. Read at once, as systemd does, since the kernel keeps only a few."""
 
     def __init__(self, folder, **variables):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -35,7 +35,7 @@ class Systemd:
             self.heard.append(dict(line.split("=", 1) for line in self.socket.recv(65536).decode().splitlines()))
 
     def listen(self, seconds=0.05):
-        """Everything said so far, and what comes for so long."""
+        """All messages so far, and those of the next `seconds`."""
         time.sleep(seconds)
         return list(self.heard)
 

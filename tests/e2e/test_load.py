@@ -68,7 +68,7 @@ def idle_seconds(daemon, seconds):
 
 
 def seconds_per_request(daemon, requests=2000):
-    """Processor time of the I/O threads for one of the cheapest requests: what this machine, as busy as it is, needs."""
+    """The I/O threads' processor time for a minimal request, on this machine under its current load."""
     before = http_seconds(daemon)
     with httpx.Client(base_url=daemon.url) as client:
         for _ in range(requests):
@@ -77,7 +77,7 @@ def seconds_per_request(daemon, requests=2000):
 
 
 def nothing_is_left(daemon):
-    """No request is queued or begun, and only the prefix cache has keys and values."""
+    """No request is queued or running, and only the prefix cache holds KV cache blocks."""
     status = daemon.admin.get("/v1/status").json()
     assert status["running"] == 0 and status["waiting"] == 0
     assert value(daemon, "queue_prefill_tokens") == 0
@@ -267,7 +267,7 @@ def test_keys_share_alike_however_much_each_asks(smollm, tmp_path, step_tokens):
 
 
 def test_equal_answers_beside_long_prompts_with_memory_for_few(tidepool_daemon):
-    """One that lost its memory finds all that it had in what a twin has left."""
+    """A request whose memory was evicted finds all of its blocks in those that an identical one left."""
     words = "sea ship old king rain tree dog moon red fish boat sun bird fox wolf stone hill girl boy ball cat hat".split()
     end, texts = time.monotonic() + 10, set()
 
@@ -306,7 +306,7 @@ def test_64_clients_get_what_each_gets_alone(tidepool_daemon):
 
 @pytest.mark.parametrize("target_ms, least, most", [(0.001, 1, 8), (60000, 50, 1000)])
 def test_a_prompt_beside_an_answer_is_read_in_parts_that_the_target_allows(smollm, target_ms, least, most):
-    """Where no step is short enough, 8 tokens at a time; where all are, as many as a step takes."""
+    """If no step is short enough, 8 tokens at a time; if all are, as many as a step takes."""
     def read(d):
         return value(d, "shared_step_tokens_total", kind="prompt"), value(d, "engine_step_seconds_count", phase="prefill")
 

@@ -26,7 +26,7 @@ def daemon():
 
 
 def load(*args, status=0, **kwargs):
-    """Runs thermocline-load with --json; what it says, if anything, and its log."""
+    """Runs thermocline-load with --json; returns its report, if any, and its log."""
     result = subprocess.run([LOAD, *map(str, args), "--json"], capture_output=True, timeout=120, **kwargs)
     assert result.returncode == status, (result.returncode, result.stdout[-2000:], result.stderr[-2000:])
     return json.loads(result.stdout) if result.stdout else None, result.stderr.decode()
@@ -191,7 +191,7 @@ def test_a_server_that_is_not_there(args):
 
 
 def test_a_foreign_server(tmp_path):
-    """CR LF, a role first, usage, no [DONE], the connection closed; the key is sent and never told."""
+    """CR LF, a role first, usage, no [DONE], the connection closed; the key is sent and never printed."""
     page, raw = tmp_path / "page.html", tmp_path / "raw.jsonl"
     with ForeignServer(STREAM, ROLE, 0.01, CHUNK, CHUNK + CHUNK, STOP, USAGE, model="<script>document.title='x'</script>") as server:
         report, _ = load(server.url + "/v1", "-c", 2, "-n", 6, "--api-key", "secret-owl", "--report", page, "--raw", raw, "--model", "<b>owl</b>")
@@ -323,7 +323,7 @@ def test_the_report_is_a_page_of_its_own(daemon, tmp_path):
 
 
 def test_progress_is_for_terminals_alone(daemon):
-    """Nothing on a pipe; on a terminal a line that is replaced."""
+    """No output on a pipe; on a terminal a line that is replaced."""
     _, log = load(daemon.url, "-n", 2, *SMALL)
     assert log == ""
     terminal, other = os.openpty()

@@ -101,7 +101,7 @@ def test_requests_are_counted_once(busy):
 
 
 def test_a_scrape_disturbs_neither_another_nor_a_stream(busy):
-    """Counters only grow, whoever reads in between, and a scrape is answered while streams run."""
+    """Counters only grow, whatever other scrapes happen, and a scrape is answered while streams run."""
     seen, done = [[], []], threading.Event()
 
     def load():
@@ -143,7 +143,7 @@ def test_steps_and_their_tokens_are_counted():
 
 
 def test_histograms_are_consistent(busy):
-    """Buckets rise to the count, every step has its batch, and while nothing runs a scrape shows what the last one did."""
+    """Buckets rise to the count, every step has its batch, and an idle daemon's scrape includes the last step."""
     ask(busy, "bear", max_tokens=30)
     wait_until(lambda: samples(scrape(busy))[("thermocline_num_requests_running", ())] == 0)
     first, now = samples(scrape(busy)), samples(scrape(busy))
@@ -178,7 +178,7 @@ def test_labels_are_bounded(busy):
 
 
 def test_refusals_are_counted_by_their_reason():
-    """What a client is told is what is counted: here that too many prompt tokens wait, not too many requests."""
+    """The counted reason is the client's: here too many prompt tokens wait, not too many requests."""
     statuses = []
     with Daemon("engine.sequences_max=1", "engine.queue_prefill_tokens=10", "spec.mode=off") as d:
         def client():
@@ -198,7 +198,7 @@ def test_refusals_at_the_gate_and_of_other_models_are_counted_by_their_reason(tm
     chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
 
     def counted(d, path, headers={}, method="GET", **kwargs):
-        """What a request adds to the rejections, read by the operator's socket."""
+        """The rejections that a request adds, read by the operator's socket."""
         read = lambda: {dict(labels)["reason"]: v for (name, labels), v in samples(d.admin.get("/metrics").text).items() if name == "thermocline_requests_rejected_total"}
         before = read()
         code = httpx.request(method, d.url + path, headers=headers, timeout=30, **kwargs).status_code
@@ -355,7 +355,7 @@ def evaluated(windows, path):
 
 
 def test_precision_and_recall_by_promql_are_those_of_eval(tmp_path):
-    """docs/metrics.md, "Predictors", says why these figures are comparable and how far a sample may be off."""
+    """docs/metrics.md, "Predictors", explains why these figures are comparable and the error of a sample."""
     whole, prompts = [], []
     with Daemon(*SIGN, "engine.controller_recall=0", "spec.mode=off") as d, Prometheus(d, tmp_path) as server:
         for name in NAMES:

@@ -239,7 +239,7 @@ def synth(path, *options):
 
 @pytest.mark.parametrize("kind", ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"])
 def test_quantised_files_are_read_by_the_gguf_package(kind, tmp_path):
-    """What the package reads back is near the floats, and what we compute is near the package's weights."""
+    """The package's values are near the floats, and our results are near those of the package's weights."""
     synth(tmp_path / "f32.gguf", "--type", "f32")
     run("convert", tmp_path / "f32.gguf", tmp_path / "q.gguf", "--quantize", kind)
     exact = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "f32.gguf").tensors}
@@ -260,7 +260,7 @@ def test_quantised_files_are_read_by_the_gguf_package(kind, tmp_path):
 
 
 def test_synth_tells_the_truth(tmp_path):
-    """Frequencies, active share and reuse of layer 0, counted with NumPy, against what was asked and written."""
+    """Frequencies, active share and reuse of layer 0, counted with NumPy, compared with the options and the truth file."""
     truth = synth(tmp_path / "s.gguf", "--type", "f32", "--active", 0.1, "--zipf", 0.7, "--reuse", 0.5)
     tensors = {t.name: t.data for t in gguf.GGUFReader(tmp_path / "s.gguf").tensors}
     x = tensors["token_embd.weight"].astype(np.float64)
@@ -298,7 +298,7 @@ def test_synth_tells_the_truth_of_networks_of_two_matrices(tmp_path):
 
 
 def test_smollm2_perplexity_is_that_of_llama_cpp(smollm):
-    """llama-perplexity -c 512 --chunks 24 on the same text says 21.4139 (llama-cpp-python 0.3.36)."""
+    """llama-perplexity -c 512 --chunks 24 on the same text gives 21.4139 (llama-cpp-python 0.3.36)."""
     out = run_json("eval", smollm, "--text", ROOT / "tests/data/wikitext2_test.txt", "--window", 512, "--score-from", 256,
                    "--max-tokens", 24 * 512)
     assert out["tokens"] == 24 * 255 and abs(out["perplexity"] / 21.4139 - 1) < 0.005, out

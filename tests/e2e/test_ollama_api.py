@@ -1,4 +1,4 @@
-"""Ollama's API with its own client: chats and completions, streams, tools, schemas, vectors, what a client asks of a server."""
+"""Ollama's API with its own client: chats and completions, streams, tools, schemas, embeddings, queries about the server."""
 import json
 
 import httpx

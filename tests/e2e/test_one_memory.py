@@ -85,7 +85,7 @@ def cold(path):
 
 
 def cached_share(path):
-    """Of the file's pages, those in the page cache."""
+    """The share of the file's pages in the page cache."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         with mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as memory:

@@ -123,7 +123,7 @@ def test_echo_scores_the_prompt(daemon):
 
 
 def test_scores_of_a_prompt_may_be_there_before_the_first_token(smollm):
-    """A large vocabulary, sorted for the first token, leaves time to be told of the prompt's end."""
+    """A large vocabulary, sorted for the first token, leaves time for a report of prefill's end."""
     with Daemon(f"model.path={smollm}", "engine.context_length=256") as d:
         for seed in range(10):
             asked = dict(prompt="Once upon a time there was an owl", echo=True, logprobs=1, max_tokens=1, temperature=1, typical_p=0.5, seed=seed)

@@ -185,7 +185,7 @@ def test_long_bodies_hold_up_neither_probes_nor_short_requests():
 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_sigterm_is_heard_while_long_bodies_are_read(signals):
-    """What runs ends, what waits is refused: every request has its answer and its line in the log."""
+    """Running requests end, waiting ones are rejected: every request gets an answer and a line in the log."""
     with Daemon("server.drain_timeout_s=0") as d, ThreadPoolExecutor(8) as pool:
         prompt = "Once upon a time there was an owl. " * 60_000
         long = [pool.submit(httpx.post, d.url + "/v1/tokens/count", json={"prompt": prompt}, timeout=120) for _ in range(8)]

@@ -109,7 +109,7 @@ def test_two_packs_give_equal_bytes(tidepool, tmp_path):
 
 
 def layers_done(part):
-    """What a part says of itself; -1 before it is one."""
+    """The number of complete layers in a part file; -1 before it has a header."""
     try:
         with open(part, "rb") as file:
             magic, layers = struct.unpack("<8sI", file.read(12))

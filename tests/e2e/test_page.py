@@ -37,7 +37,7 @@ def browser(tmp_path):
 
 @pytest.fixture(scope="module")
 def slow(smollm):
-    """A model whose long answers last some seconds: what happens during one can be tried."""
+    """A model whose long answers last some seconds, for tests during an answer."""
     with Daemon(f"model.path={smollm}", "sampling.temperature=0") as d:
         yield d
 
@@ -215,7 +215,7 @@ def test_chats_are_exported_and_imported(daemon, browser, tmp_path):
 
 
 def test_markdown_without_ends_is_read_at_once(daemon, browser, tmp_path):
-    """What would take hours if every mark were searched to the text's end."""
+    """These would take hours if every mark were searched to the text's end."""
     wild = {"links": "[" * 100000 + "](x)", "images": "![" * 50000 + "](x)", "stars": "*a " * 50000, "ticks": "`" + "``` " * 50000, "tildes": "~~a " * 50000}
     file = tmp_path / "wild.json"
     file.write_text(json.dumps({"format": "thermocline-chats", "version": 1, "chats": [

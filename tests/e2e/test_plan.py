@@ -1,4 +1,4 @@
-"""`thermocline plan MODEL`: where neurons are placed, what a token then takes, and what is refused."""
+"""`thermocline plan MODEL`: the placement of neurons, the predicted time of a token, and rejections."""
 import json
 import shutil
 import xml.etree.ElementTree

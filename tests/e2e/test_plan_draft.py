@@ -1,4 +1,4 @@
-"""`thermocline plan --draft`: what a draft would gain, with the closed forms as oracle, and what is refused."""
+"""`thermocline plan --draft`: the predicted gain of a draft, with closed forms as oracle, and rejections."""
 import json
 import random
 import re

@@ -70,7 +70,7 @@ def test_profile_prints_a_table_and_plots(synthetic, tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Predictors of the built-in model, and what training said of them."""
+    """Predictors of the built-in model, and the report of their training."""
     folder = tmp_path_factory.mktemp("trained")
     run("profile", "tidepool", "--text", OZ, "--tokens", 2000, "--side-car", folder / "t.tcp")
     out = run_json("train-predictor", "tidepool", "--text", OZ, "--tokens", 8000, "--side-car", folder / "t.tcp", "--plot", folder / "t.svg")

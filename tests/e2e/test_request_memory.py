@@ -1,4 +1,4 @@
-"""The memory budget is the whole process's: bodies, and what is made of them, are a line of the memory plan."""
+"""The memory budget is the whole process's: bodies, and the data made from them, are a line of the memory plan."""
 import json
 import re
 import select
@@ -56,13 +56,13 @@ def post(daemon, path, body, headers="", announced=None, receive_bytes=None, sou
 
 
 def first_answer(clients):
-    """What the first of them that is answered reads."""
+    """The bytes of the first answer to any of the clients."""
     ready, _, _ = select.select(clients, [], [], 20)
     return ready[0].recv(1 << 16)
 
 
 def crowd(daemon, path, body, announced=None):
-    """What the daemon takes at most while 64 clients send `body`; the first lines of its answers."""
+    """The daemon's peak memory while 64 clients send `body`; the first lines of its answers."""
     answers, lock = [], threading.Lock()
 
     def one():
@@ -243,7 +243,7 @@ def test_what_a_template_keeps_is_bounded(tmp_path):
 
 
 def test_what_a_template_makes_longer_is_bounded(tmp_path):
-    """Of 180 KB in nested lists, indented as Llama 3.1's template does, came 270 MiB."""
+    """180 KB of nested lists, indented by Llama 3.1's template, once became 270 MiB."""
     template = "{% for t in tools %}{{ t | tojson(indent=4) }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"
     model = copy(TIDEPOOL, tmp_path / "indents.gguf", fields={"tokenizer.chat_template": template})
     deep = json.loads("[" * 100 + "[]," * 20_000 + "[]" + "]" * 100)
@@ -258,7 +258,7 @@ def test_what_a_template_makes_longer_is_bounded(tmp_path):
 
 
 def test_messages_of_grpc_are_judged_by_what_they_say():
-    """A word of megabytes took hundreds of them, and messages of a few bytes what their values take."""
+    """A word of megabytes once took hundreds of them, and messages of a few bytes the memory of their values."""
     grpc_client = pytest.importorskip("grpc_client", reason="needs grpcio-tools")
     pb = grpc_client.pb
     with Daemon(f"memory.budget_bytes={BUDGET}", "grpc.address=127.0.0.1:0") as d, grpc_client.channel(d) as c:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API with OpenAI's client: whole answers, events in order, tools, schemas, what is refused."""
+"""OpenAI's Responses API with OpenAI's client: complete answers, events in order, tools, schemas, rejections."""
 import json
 
 import httpx

@@ -1,4 +1,4 @@
-"""What is sampled where nobody says how: one table for chats on the terminal and the daemon, that gives way value by value."""
+"""Sampling without settings: one table for the terminal's chats and the daemon, with defaults that are replaced one by one."""
 import json
 
 import httpx

@@ -34,7 +34,7 @@ def asks_for_a_deadline(case):
 
 
 def kept_small(schema):
-    """The description's bounds are those of a body, of megabytes; what is made from it needs no more than this to try everything."""
+    """The description's limits allow bodies of megabytes; generated requests need no more than this to try everything."""
     if isinstance(schema, dict):
         types = schema.get("type", [])
         if "string" in types and not {"const", "enum", "pattern"} & schema.keys():
@@ -46,7 +46,7 @@ def kept_small(schema):
 
 
 def description(daemon):
-    """What /openapi.json says, with small requests whose token ids most models have."""
+    """/openapi.json with limits for small requests, and token ids that most models have."""
     document = httpx.get(daemon.url + "/openapi.json").json()
     components = document["components"]["schemas"]
     components["TokenIds"]["items"]["maximum"] = 255

@@ -1,4 +1,4 @@
-"""Who may come in, from where, and how much they may send."""
+"""Access: who may connect, from where, and how much they may send."""
 import concurrent.futures
 import json
 import re
@@ -154,7 +154,7 @@ def host_code(d, host, target="/v1/models", version="1.1"):
 
 
 def test_hosts(daemon):
-    """A page that a name of its own leads here (DNS rebinding) still says that name."""
+    """A page whose own name points to this address (DNS rebinding) still sends that name."""
     for host in ("localhost", "localhost:8080", "127.0.0.1", f"127.0.0.1:{daemon.port}", "[::1]:80", "LOCALHOST"):
         assert host_code(daemon, f"Host: {host}\r\n") == 200, host
     for host in ("evil.example", f"evil.example:{daemon.port}", "127.0.0.1.evil.example", "localhost.evil.example", "[::2]", "", "127.0.0.2", "0.0.0.0", "[", "localhost@evil"):
@@ -227,7 +227,7 @@ def test_bodies_without_a_key_are_refused_on_open_routes_too(locked, target):
 
 
 def exchange(d, data, source=None):
-    """What comes back until the daemon closes."""
+    """The bytes received until the daemon closes."""
     with socket.create_connection(("127.0.0.1", d.port), timeout=10, source_address=source) as s:
         s.sendall(data)
         out = b""

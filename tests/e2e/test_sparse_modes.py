@@ -1,4 +1,4 @@
-"""Sparse feed-forward networks through the real program: what keeps the bits, what is measured, what is refused."""
+"""Sparse feed-forward networks through the real program: exact modes, measurements, rejections."""
 import resource
 import signal
 import subprocess
@@ -23,7 +23,7 @@ def converted(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calibrated(converted, tmp_path_factory):
-    """A side-car with row thresholds for the q4_0 file, and what calibration said of them."""
+    """A side-car with row thresholds for the q4_0 file, and the report of its calibration."""
     side_car = tmp_path_factory.mktemp("calibrated") / "rows.tcp"
     out = run_json("calibrate", converted / "q4_0.gguf", "--text", OZ, "--tokens", 6000, "--recall", 0.95, "--side-car", side_car)
     return side_car, out

@@ -1,4 +1,4 @@
-"""`bench --spec`: modes beside plain decoding, what the pair is like, and what is refused."""
+"""`bench --spec`: modes compared with plain decoding, measurements of the pair, and rejections."""
 import xml.etree.ElementTree
 
 import pytest

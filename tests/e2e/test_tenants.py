@@ -1,4 +1,4 @@
-"""What a client with one key can find out of, or do to, the clients with other keys."""
+"""The isolation of keys: information about, and effects on, clients with other keys."""
 import os
 import re
 import signal
@@ -91,7 +91,7 @@ def value_of(client, name):
 
 
 def test_no_metric_tells_a_key_what_another_has_sent(tmp_path):
-    """Names of unknown fields are what clients write; the operator alone reads them, and only plain ones are labels."""
+    """Clients choose the names of unknown fields; only the operator reads them, and only plain ones become labels."""
     keys = tmp_path / "keys"
     keys.write_text("".join(map(key_line, OPS_KEYS)))
     with Daemon(f"server.api_keys_file={keys}", f"server.admin_socket={tmp_path}/admin") as d:

@@ -68,7 +68,7 @@ class Terminal:
         return self.text().endswith("\n>>>") or self.text() == ">>>"
 
     def say(self, line):
-        """Writes a line at the prompt; what the screen then shows below it, up to the next prompt."""
+        """Writes a line at the prompt; returns the lines below it, up to the next prompt."""
         wait_until(self.at_prompt)
         before = self.prompts()
         self.key(line + "\n")

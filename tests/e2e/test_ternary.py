@@ -14,7 +14,7 @@ SHAPE = ["--layers", 2, "--hidden-size", 256, "--intermediate-size", 512, "--hea
 
 
 def ternary(kind, dequantised=False):
-    """What copy() makes of matrices inside layers: ternary ones."""
+    """For copy(): makes the matrices inside layers ternary."""
     def change(tensor):
         if not tensor.name.startswith("blk.") or len(tensor.shape) < 2:
             return tensor.data, tensor.tensor_type

@@ -1,4 +1,4 @@
-"""Text and tokens: /tokenize and /apply-template against what a generation reads."""
+"""Text and tokens: /tokenize and /apply-template compared with a generation's prompt."""
 import httpx
 import pytest
 from conftest import Daemon

@@ -1,4 +1,4 @@
-"""The built-in mixture: what PyTorch says of its next tokens, and the same text wherever its experts lie and whatever is skipped."""
+"""The built-in mixture: its next tokens against PyTorch's, and the same text for every placement of experts and skipping."""
 import json
 
 import numpy

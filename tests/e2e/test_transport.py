@@ -103,7 +103,7 @@ def test_a_tls_port_survives_what_is_no_tls(secure):
 
 
 def test_a_client_that_answers_no_close_notify_keeps_no_socket(certificates):
-    """Those that had made way for others lived on for 2 s, in no count."""
+    """Connections closed for others once lived on for 2 s without being counted."""
     certificate, key = certificates["first"]
     context = ssl.create_default_context(cafile=certificate)
     with Daemon(f"server.tls_certificate={certificate}", f"server.tls_key={key}", "server.connections_max=16", "server.connections_per_address_max=0") as d:

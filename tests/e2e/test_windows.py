@@ -1,4 +1,4 @@
-"""Layers with a window keep what it needs: less memory for a context, and every answer as it is alone."""
+"""Layers with a window keep only what they need: less memory for a context, and the same answers."""
 import concurrent.futures
 
 import httpx

@@ -1,7 +1,7 @@
-// Faults for a whole program, by LD_PRELOAD: memory that is not there, files that end early or
-// fail, a disk that is full or slow, calls that signals interrupt, a clock that jumps, threads that
-// come late. What happens when is in a file that the test maps, too (faults.py), so that faults
-// begin and end while the program runs.
+// Injects faults into a whole program by LD_PRELOAD: failing allocations, files that end early or
+// fail, a full or slow disk, interrupted calls, a clock that jumps, threads that start late. A file
+// that the test maps, too (faults.py), controls them, so that faults start and end while the
+// program runs.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -25,23 +25,23 @@ namespace {
 
 using Cell = std::atomic<std::int64_t>;
 
-// As faults.py has it. Counters of what fails count down and are left at -1, which means never.
+// The layout of faults.py. Countdowns to a failure stop at -1, which means never.
 struct Table {
   Cell allocation_fails_in;  // calls of operator new
   Cell allocations;          // calls so far
   Cell read_fails_in;        // reads of files
   Cell read_errno;
   Cell reads;
-  Cell read_bytes_max;    // of one read; 0: as many as asked for
-  Cell interrupt_every;   // so many reads and writes of files: EINTR; 0: never
-  Cell write_bytes_left;  // then write_errno; -1: as many as there are
+  Cell read_bytes_max;    // per read; 0 = no limit
+  Cell interrupt_every;   // EINTR for one of so many reads and writes of files; 0 = never
+  Cell write_bytes_left;  // then write_errno; -1 = no limit
   Cell write_errno;
   Cell read_delay_us;
-  Cell clock_offset_ns;  // of the clock on the wall
+  Cell clock_offset_ns;  // of the wall clock
   Cell map_fails_in;     // calls of mmap of 1 MiB or more
   Cell maps;
-  Cell wake_delay_us;  // of a thread that waited, at most
-  Cell threads_left;   // that can be created; -1: as many as there are
+  Cell wake_delay_us;  // maximum, for a thread that waited
+  Cell threads_left;   // that can be created; -1 = no limit
 };
 
 Table* table() {
@@ -58,7 +58,7 @@ Table* table() {
   return mapped;
 }
 
-// Whether it is this call that fails.
+// True if this call fails.
 bool Fails(Cell& in) {
   for (std::int64_t left = in; left >= 0;)
     if (in.compare_exchange_weak(left, left - 1)) return left == 0;
@@ -81,7 +81,7 @@ bool Interrupts() {
   return every > 0 && ++calls % every == 0;
 }
 
-// Bytes that this read may have, or -1 with errno.
+// The bytes that this read may return, or -1 with errno.
 ssize_t ReadMax(int file, std::size_t bytes) {
   if (table() == nullptr || !IsRegular(file)) return static_cast<ssize_t>(bytes);
   ++table()->reads;
@@ -183,7 +183,7 @@ ssize_t pwrite(int file, const void* from, std::size_t bytes, off_t at) {
   return pwrite64(file, from, bytes, at);
 }
 
-// The C library's own buffers are written behind write's back.
+// The C library writes its own buffers without calling this write.
 std::size_t fwrite(const void* from, std::size_t size, std::size_t count, FILE* file) {
   static auto* const next =
       Next<std::size_t(const void*, std::size_t, std::size_t, FILE*)>("fwrite");
@@ -242,7 +242,7 @@ int clock_gettime(clockid_t clock, timespec* time) {
   return 0;
 }
 
-// Waits of atomics are system calls of the C++ library.
+// Atomic waits are system calls of the C++ library.
 long syscall(long number, ...) noexcept {
   static auto* const next = Next<long(long, ...)>("syscall");
   va_list list;

@@ -14,7 +14,7 @@ class _Table(ctypes.Structure):
 
 
 class Faults:
-    """`faults.NAME = n` holds from now on; `env` is what the program is started with."""
+    """`faults.NAME = n` takes effect at once; `env` is the environment for starting the program."""
 
     def __init__(self, library, **begin):
         file = tempfile.NamedTemporaryFile(prefix="faults-")
@@ -26,7 +26,7 @@ class Faults:
             setattr(self, name, value)
 
     def none(self):
-        """Ends what fails."""
+        """Ends all faults."""
         for name in FIELDS:
             if name not in ("allocations", "reads", "maps"):
                 setattr(self, name, -1 if name in NEVER else 0)

@@ -1,4 +1,4 @@
-// A chat template of a model's file, rendered with a conversation.
+// Fuzzes a chat template of a model's file, rendered with a conversation.
 #include "engine/text/chat_template.h"
 
 #include "tests/fuzz/input.h"

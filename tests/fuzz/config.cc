@@ -1,4 +1,4 @@
-// The daemon's configuration, and keys on its command line: YAML, then lines "key=value".
+// Fuzzes the daemon's configuration and --set: YAML, then lines "key=value".
 #include "server/daemon/config_file.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,5 @@
-// What a client may ask an answer to be: a JSON schema, a GBNF grammar, a regular expression. The
-// first byte chooses. What compiles is asked for its first masks.
+// Fuzzes requested formats: a JSON schema, a GBNF grammar, or a regular expression, by the first
+// byte. If it compiles, its first masks are computed.
 #include <functional>
 
 #include "engine/grammar/automaton.h"

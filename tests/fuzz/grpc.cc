@@ -1,4 +1,4 @@
-// A gRPC message of a request to generate, in wire format.
+// Fuzzes a gRPC request to generate, in wire format.
 #include "server/grpc/generate_request.h"
 #include "tests/fuzz/input.h"
 #include "thermocline/v1/inference.pb.h"

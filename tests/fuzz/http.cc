@@ -1,6 +1,6 @@
-// Bytes on a connection, as they come from the network, into the real connection and session of a
-// server that has no model: framing, headers, routes, gate, refusals. Line "\n--8<--\n" ends what
-// is sent before the first answer is read.
+// Fuzzes the bytes of a connection with the real connection and session of a server without a
+// model: framing, headers, routes, access checks, errors. A line "\n--8<--\n" ends the bytes sent
+// before the first answer is read.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -27,7 +27,7 @@ server::Service& TheService() {
   return service;
 }
 
-// What the server has sent so far is read, so that it never waits for its reader.
+// Reads everything that the server has sent, so that it never waits for its reader.
 void Drain(int client) {
   char bytes[4096];
   while (recv(client, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
@@ -37,10 +37,10 @@ void Drain(int client) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+  std::signal(SIGPIPE, SIG_IGN);  // as in the daemon
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) return 0;
-  // Outlives the call: a worker that is late answers into it.
+  // Outlives the call, since a late worker posts to it.
   static boost::asio::io_context& io = *new boost::asio::io_context;
   io.restart();
   http::StreamSocket socket(io, {AF_UNIX, 0}, ends[0]);
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Drain(ends[1]);
   }
   shutdown(ends[1], SHUT_WR);
-  // What workers answer comes a little later.
+  // Workers answer a little later.
   for (int i = 0; i < 50 && !*ended; ++i) {
     io.restart();
     io.run_for(std::chrono::milliseconds(1));

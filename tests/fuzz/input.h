@@ -1,4 +1,4 @@
-// What fuzz targets share: an input as a file, as a folder, in parts.
+// Shared parts of fuzz targets: an input as a file, as a folder, or in parts.
 #pragma once
 
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ class InputFile {
   const int file_;
 };
 
-// Parts of an input, which lines "--8<--" separate; `count` of them, the last ones empty if there
+// The parts of an input, separated by lines "--8<--"; `count` of them, the last ones empty if there
 // are fewer.
 inline std::vector<std::string_view> PartsOf(std::string_view input, std::size_t count) {
   constexpr std::string_view kCut = "\n--8<--\n";
@@ -49,7 +49,7 @@ inline std::vector<std::string_view> PartsOf(std::string_view input, std::size_t
   return parts;
 }
 
-// A folder in memory's file system with files of these names, removed at the end.
+// A folder in memory with files of these names, removed at the end.
 class InputFolder {
  public:
   InputFolder() : path_("/dev/shm/thermocline-fuzz-" + std::to_string(getpid())) {

@@ -1,5 +1,4 @@
-// Fuzz targets use a model file that could be read as a command would: they load it and compute a
-// few tokens.
+// Loads a model file that could be read, as a command would, and computes a few tokens.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace thermocline::fuzz {
 
-// Bounds of the weights, and of all that loading and running needs.
+// Limits of the weights, and of all memory for loading and running.
 inline constexpr std::size_t kWeightBytesMax = std::size_t{1} << 24;
 inline constexpr std::int64_t kMemoryBytes = std::int64_t{512} << 20;
 
@@ -22,12 +21,12 @@ inline load::LoadOptions OptionsFor(const std::string& path) {
   options.model.context_length = 8;
   options.model.hot.device = HotDevice::kCpu;
   options.model.memory.budget_bytes = kMemoryBytes;
-  options.model.ffn.modes = "dense";  // nothing is measured
+  options.model.ffn.modes = "dense";  // skips measurements
   options.sizes.tokens_max = 4;
   return options;
 }
 
-// Whatever the model is, it is refused or runs. Requires: `model` was opened from `path`.
+// Whatever the model is, it is rejected or runs. Requires: `model` was opened from `path`.
 inline void LoadAndRun(const model::ModelFile& model, const std::string& path) {
   const auto sizes = model::MeasureWeights(model, {});
   if (sizes.ok() && sizes->bytes > kWeightBytesMax) return;

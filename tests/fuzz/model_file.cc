@@ -1,4 +1,4 @@
-// A file that says it is a model, of any format in one file: GGUF, PowerInfer's, llama2.c.
+// Fuzzes a model in any single-file format: GGUF, PowerInfer's, llama2.c.
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"

@@ -1,4 +1,5 @@
-// A Hugging Face folder: config.json, model.safetensors, tokenizer.json, tokenizer_config.json.
+// Fuzzes a Hugging Face folder: config.json, model.safetensors, tokenizer.json,
+// tokenizer_config.json.
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/load_and_run.h"

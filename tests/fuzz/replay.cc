@@ -1,5 +1,5 @@
-// Replays inputs without a fuzzer: files, and all files of folders. Ends by the signal of what
-// fails, with the input's name before it.
+// Replays inputs without a fuzzer: files, and all files of folders. A failing input's name is
+// printed before the program ends by its signal.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

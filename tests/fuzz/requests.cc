@@ -1,4 +1,4 @@
-// The body of a request to any route that reads JSON. The first byte chooses.
+// Fuzzes the body of a request to a JSON route, which the first byte selects.
 #include "server/anthropic/messages_request.h"
 #include "server/llama/llama_request.h"
 #include "server/ollama/ollama_request.h"

@@ -1,5 +1,5 @@
-// Files beside a model: side-car, bundle, placement, trace, importance matrix, list of keys. The
-// first byte chooses. Checksums are made right, or they would keep most mutations out.
+// Fuzzes files beside a model: side-car, bundle, placement, trace, importance matrix, list of keys,
+// by the first byte. Checksums are corrected, since they would reject most mutations.
 #include <cstring>
 
 #include "engine/base/hash.h"
@@ -17,7 +17,7 @@ using namespace thermocline;  // NOLINT: a target is a file of its own
 
 namespace {
 
-// What the file says it is of, so that what comes behind that check is reached.
+// The model identity that the file claims, so that the check for it passes.
 std::string ValueOf(std::string_view bytes, std::string_view key) {
   std::size_t at = bytes.find(key);
   if (at == std::string_view::npos) return "";
@@ -27,7 +27,7 @@ std::string ValueOf(std::string_view bytes, std::string_view key) {
   return std::string(bytes.substr(begin + 1, end - begin - 1));
 }
 
-// Writes the checksum of what is before `end` there.
+// Writes the checksum of the bytes before `end` to that place.
 void Seal(std::string& bytes, std::size_t end) {
   base::Hasher hasher;
   hasher.Add(std::string_view(bytes).substr(0, end));

@@ -1,5 +1,5 @@
-// Vocabularies: a SentencePiece model, llama2.c's tokenizer.bin, tokenizer.json. The first byte
-// chooses.
+// Fuzzes vocabularies: a SentencePiece model, llama2.c's tokenizer.bin, or tokenizer.json, by the
+// first byte.
 #include "engine/model/model_file.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"

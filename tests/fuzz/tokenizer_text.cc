@@ -1,5 +1,5 @@
-// Text to tokens and back: Tidepool's SentencePiece vocabulary, and byte pairs under each
-// pre-tokenizer, which the first byte chooses.
+// Fuzzes text to tokens and back: Tidepool's SentencePiece vocabulary, and byte pairs under each
+// pre-tokenizer, which the first byte selects.
 #include <cstdlib>
 
 #include "engine/model/model_file.h"

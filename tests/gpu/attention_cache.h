@@ -1,4 +1,4 @@
-// A KV cache here and on the device, for checks of rotation and attention.
+// A KV cache on the host and on the device, for checks of rotation and attention.
 #pragma once
 
 #include <numeric>
@@ -32,8 +32,8 @@ inline std::vector<int> PositionsOf(const AttentionCase& c) {
   return positions;
 }
 
-// The same cache here and on the device. Blocks lie in reverse order; each begins with the bytes of
-// another layer.
+// The same cache on the host and on the device. Blocks are in reverse order; each begins with the
+// bytes of another layer.
 class CacheCopies {
  public:
   static constexpr std::size_t kAhead = 64;

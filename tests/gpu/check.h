@@ -1,4 +1,4 @@
-// What a check of the GPU's kernels is, and how it moves numbers there and back.
+// The result of a check of the GPU's kernels, and transfers to and from the device.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ struct Check {
   bool ok() const { return error <= tolerance; }  // false for NaN
 };
 
-// How long an op takes: one line of the other table.
+// The time of an op: one line of the other table.
 struct Speed {
   std::string name, shape;
-  double bytes = 0;  // moved by one call at least
-  double us = 0;     // of one call; the median
+  double bytes = 0;  // moved by one call, at least
+  double us = 0;     // per call; the median
 };
 
-// Ends the program with the runtime's text: a check cannot go on.
+// Ends the program with the runtime's error text, since a check cannot continue.
 void MustDo(const kernels::DeviceOps& ops, kernels::DeviceError error, const char* what);
 
-// n elements on the device, copied with waiting.
+// n elements on the device, with synchronous copies.
 template <typename T>
 class Array {
  public:
@@ -69,7 +69,7 @@ class Array {
   T* data_ = nullptr;
 };
 
-// How many elements differ in their bits; the sizes must be the same.
+// The number of elements with different bits; the sizes must be equal.
 template <typename T>
 double Differing(const std::vector<T>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return 1e9;

@@ -1,4 +1,4 @@
-// Storing keys and values, to the bit, and attention to them, within 1e-5 of the largest |value|.
+// Checks storing into the KV cache, to the bit, and attention, within 1e-5 of the largest |value|.
 #include "tests/gpu/attention_cache.h"
 
 namespace thermocline::gpu {
@@ -139,7 +139,7 @@ Check CheckOneAttention(const kernels::DeviceOps& ops, const AttentionCase& c) {
       Attend(c, cache, head, h, c.position + t, want.data() + at);
     }
   }
-  const int context = total + 300;  // the grid is for more than there is
+  const int context = total + 300;  // the grid is larger than needed
   const DeviceTokens dq(ops, q), out(ops, c.tokens, q.cols);
   const Array<int> positions(ops, PositionsOf(c));
   const Array<float> scratch(ops, kernels::AttentionScratchFloats(c.tokens, context, c.heads, dh));

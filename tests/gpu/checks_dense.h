@@ -12,11 +12,11 @@ std::vector<Check> CheckGemm(const kernels::DeviceOps& ops, bool large);
 std::vector<Check> CheckElementwise(const kernels::DeviceOps& ops);
 std::vector<Check> CheckRotate(const kernels::DeviceOps& ops);
 std::vector<Check> CheckAttention(const kernels::DeviceOps& ops, bool large);
-// A graph of storing a token and attending to the cache, replayed as the sequence grows.
+// A graph that stores a token and attends to the cache, replayed as the sequence grows.
 std::vector<Check> CheckReplay(const kernels::DeviceOps& ops);
 
-// Ops on shapes of 7B models, each reading other memory than the call before; `tiny` shapes try out
-// the measurement itself.
+// Speeds on shapes of 7B models, with different memory in each call; `tiny` shapes test the
+// measurement itself.
 std::vector<Speed> MeasureDense(const kernels::DeviceOps& ops, bool tiny = false);
 
 }  // namespace thermocline::gpu

@@ -1,4 +1,4 @@
-// Norms, gates, sums and Q8 forms.
+// Checks norms, gates, sums and Q8 forms.
 #include "tests/gpu/checks_dense.h"
 #include "tests/gpu/dense_inputs.h"
 
@@ -113,7 +113,7 @@ Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool 
   Check check{
       std::string("gated ") + kNames[static_cast<int>(activation)] + (has_up ? "" : ", no up"),
       Shape(tokens, n), exact ? 0 : 1e-6, 0};
-  // 1 + erf and 1 + tanh cancel for negative gates: the unit is |x up| at least.
+  // 1 + erf and 1 + tanh cancel for negative gates, so the unit is at least |x up|.
   std::vector<double> unit(got.size());
   for (std::size_t i = 0; i < unit.size(); ++i)
     unit[i] =
@@ -123,7 +123,7 @@ Check CheckGated(const kernels::DeviceOps& ops, GateActivation activation, bool 
                                                       : 0) +
         1e-30;
   check.error = exact ? Differing(got, want.x) : Farthest(got, want.x, unit);
-  if (n % 32 == 0) {  // the Q8 form of what the device computed
+  if (n % 32 == 0) {  // the Q8 form of the device's result
     const HostTokens own(tokens, n, got);
     if (const double q8 = DifferingQ8(out, own); q8 > 0) check.error = 1 + q8;
   }

@@ -1,4 +1,5 @@
-// Products of whole matrices: quantised types to the bit, float types within 1e-5 of sum |w x|.
+// Checks products of whole matrices: quantized types to the bit, float types within 1e-5 of sum |w
+// x|.
 #include "tests/gpu/checks_dense.h"
 #include "tests/gpu/dense_inputs.h"
 
@@ -12,7 +13,7 @@ struct Case {
   DType type;
   int rows, cols, tokens;
 };
-// What happens to the product.
+// Operations on the product.
 struct Finish {
   bool bias, accumulate, fold;
 };

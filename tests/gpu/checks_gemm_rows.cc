@@ -1,4 +1,4 @@
-// Products of rows, and what becomes of them.
+// Checks products of rows, and their epilogues.
 #include <cmath>
 
 #include "tests/gpu/checks_sparse.h"
@@ -14,7 +14,7 @@ using kernels::RowsEpilogue;
 
 constexpr float kUntouched = -77;
 
-// [T, neurons]; what no row of the set gives stays untouched.
+// [T, neurons]; elements without a row in the set stay untouched.
 std::vector<float> ReferenceProducts(const Layer& layer, const Tokens& x,
                                      const std::vector<std::uint16_t>& masks) {
   std::vector<float> out(static_cast<std::size_t>(x.tokens * layer.neurons), kUntouched);
@@ -95,7 +95,7 @@ struct Epilogue {
   GateActivation activation;
   const char* name;
   float threshold, least;
-  double tolerance;  // of h, relative
+  double tolerance;  // relative, of h
 };
 constexpr Epilogue kEpilogues[] = {{GateActivation::kRelu, "relu", 0, 0, 0},
                                    {GateActivation::kFatRelu, "fatrelu", 0.4F, 0, 0},
@@ -122,7 +122,7 @@ double Apart(float got, float want) {
          std::max(1e-3, std::fabs(static_cast<double>(want)));
 }
 
-// Gate and up of a network: decide, then combine. And one without a gate: decide alone.
+// Gate and up of a network: decide, then combine. A network without a gate only decides.
 Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int cols, int tokens) {
   constexpr int kNeurons = 1100;
   const Layer gate(ops, DType::kQ8_0, kNeurons, cols), up(ops, DType::kQ4_0, kNeurons, cols);
@@ -131,7 +131,7 @@ Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int cols, int token
   const auto area = static_cast<std::size_t>(tokens * kNeurons);
   Set predicted(ops, kNeurons), live(ops, kNeurons);
   predicted.Fill(masks);
-  live.masks.Set(std::vector<std::uint16_t>(kNeurons, 0xFFFF));  // of the layer before
+  live.masks.Set(std::vector<std::uint16_t>(kNeurons, 0xFFFF));  // left by the previous layer
   const std::vector<float> biases = kernels::RandomFloats(kNeurons, 3);
   const Array<float> bias(ops, biases), least(ops, std::vector<float>{e.least});
   const std::vector<float> untouched(area, kUntouched);
@@ -188,7 +188,7 @@ Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int cols, int token
           "1100x" + std::to_string(cols) + " T" + std::to_string(tokens), e.tolerance, error};
 }
 
-// Gate and up in one launch: the bits of two.
+// Gate and up in one launch have the bits of two launches.
 Check CheckGated(const DeviceOps& ops, DType type, const Epilogue& e, int neurons, int cols,
                  int tokens) {
   const Layer gate(ops, type, neurons, cols), up(ops, type, neurons, cols, false, 5);
@@ -248,7 +248,7 @@ std::vector<Check> CheckGemmRows(const DeviceOps& ops, bool large) {
       for (const int tokens : {1, 3, 16})
         checks.push_back(CheckProducts(ops, type, 70, cols, tokens, 2));
     }
-    // On the tensor cores: one tile and part of another, more columns than stages hold.
+    // On the tensor cores: one tile and part of another, more columns than the stages hold.
     if (kernels::Traits(type).quantized) {
       checks.push_back(CheckProducts(ops, type, 70, 256, 9, 2));
       checks.push_back(CheckProducts(ops, type, 70, 1280, 16, 1));

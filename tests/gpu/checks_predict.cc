@@ -1,4 +1,4 @@
-// Prediction, lists and the hand-off.
+// Checks prediction, lists and the hand-off.
 #include <thread>
 
 #include "engine/base/stopwatch.h"
@@ -33,7 +33,7 @@ Check CheckSigns(const DeviceOps& ops, const SignShape& s) {
     std::copy_n(sign.data() + i * line, line, there.data() + at * line);
     std::copy_n(large.data() + i * line, line, large_there.data() + at * line);
   }
-  // Inputs: a stride wider than the columns, of which some are chosen.
+  // Inputs: a stride wider than the columns, some of which are selected.
   const std::size_t stride = static_cast<std::size_t>(s.cols) * 2 + 3;
   const auto x = kernels::RandomFloats(stride * tokens, 5);
   std::vector<std::int32_t> columns(static_cast<std::size_t>(s.cols));
@@ -138,7 +138,7 @@ Check CheckLogits(const DeviceOps& ops, int neurons, int tokens, bool by_slot, b
           std::to_string(neurons) + " T" + std::to_string(tokens), 0, set.DiffersFrom(want)};
 }
 
-// Mapped memory for the time of a check.
+// Mapped memory for the duration of a check.
 struct Mapped {
   explicit Mapped(const DeviceOps& o) : ops(o) {
     void *here = nullptr, *there = nullptr;
@@ -153,18 +153,18 @@ struct Mapped {
 };
 constexpr int kFlagOut = 0, kFlagBack = 16, kError = 32, kOut = 64, kBack = 512;  // words
 
-// Exchanges of a graph's replays.
+// Exchanges in a graph's replays.
 struct Exchanges {
   int replays, in_a_graph;
   std::uint64_t spins_max;
-  bool answer;  // of the host
+  bool answer;  // the host answers
 };
 struct Exchanged {
-  double wrong = 0;  // exchanges
-  double us = 0;     // of one, launches and waits for the stream included
+  double wrong = 0;  // number of wrong exchanges
+  double us = 0;     // per exchange, with launches and stream waits
 };
 
-constexpr int kWords = 301;  // of an exchange
+constexpr int kWords = 301;  // per exchange
 
 // Five steps: the device publishes, waits for the host's answer and takes it.
 void PutExchange(const DeviceOps& ops, const Mapped& mapped, std::uint32_t* const arrays[3],
@@ -184,7 +184,7 @@ void PutExchange(const DeviceOps& ops, const Mapped& mapped, std::uint32_t* cons
          "copying");
 }
 
-// The host's end of exchange number `step`; 1 if what came is wrong.
+// The host's side of exchange number `step`; returns 1 if the data is wrong.
 double Answer(const Mapped& mapped, std::uint32_t step) {
   while (__atomic_load_n(mapped.host + kFlagOut, __ATOMIC_ACQUIRE) < step)
     std::this_thread::yield();
@@ -194,7 +194,7 @@ double Answer(const Mapped& mapped, std::uint32_t step) {
   return wrong;
 }
 
-// A graph of exchanges, replayed.
+// Replays a graph of exchanges.
 Exchanged Replay(const DeviceOps& ops, const Exchanges& e) {
   const Mapped mapped(ops);
   const Array<std::uint32_t> epoch(ops, 1), from(ops, kWords), back(ops, kWords);

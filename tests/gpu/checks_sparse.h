@@ -18,15 +18,14 @@ std::vector<Check> CheckHandOff(const kernels::DeviceOps& ops);
 Speed MeasureHandOff(const kernels::DeviceOps& ops);
 std::vector<Check> CheckRead(const kernels::DeviceOps& ops);
 
-// What memory gives: reading, and copying (bytes read and written).
+// The memory bandwidth of reading and of copying (bytes read and written).
 struct Bandwidth {
   double read_gb_s = 0, copy_gb_s = 0;
 };
 Bandwidth MeasureBandwidth(const kernels::DeviceOps& ops, bool tiny = false);
 
-// The sparse ops of a 7B model's layer, each alone, and whole networks: the `ratios` are of the
-// dense network's time to that of networks of which one neuron in ten is active. `tiny` as in
-// MeasureDense.
+// The sparse ops of a 7B model's layer, each alone, and whole networks: `ratios` compares the dense
+// network's time to that of networks with one neuron in ten active. `tiny` as in MeasureDense.
 struct Ratio {
   std::string name, shape;
   double dense_us = 0, sparse_us = 0;

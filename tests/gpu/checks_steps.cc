@@ -1,4 +1,4 @@
-// Steps as an engine has them: replayed while a sequence grows, and shared by several sequences.
+// Checks steps as in an engine: replayed while a sequence grows, and shared by several sequences.
 #include <algorithm>
 #include <memory>
 
@@ -7,10 +7,10 @@
 namespace thermocline::gpu {
 namespace {
 
-// What a step's tokens go through, on a stream.
+// Buffers for a step's tokens, on a stream.
 struct StepBuffers {
   const DeviceTokens& q;
-  const Array<float>& k;  // of values, too
+  const Array<float>& k;  // also the values
   const Array<int>& positions;
   const DeviceTokens& out;
   const Array<float>& scratch;
@@ -95,8 +95,8 @@ Check CheckOneReplay(const kernels::DeviceOps& ops, KvType type) {
   return {"a graph replayed as the sequence grows", Text(c), 0, error};
 }
 
-// Rotates, stores and attends `c`'s tokens, whose values are rows from `first` on of x and kv; the
-// results [T, H Dh].
+// Rotates, stores and attends `c`'s tokens, whose inputs are rows from `first` on of x and kv;
+// returns [T, H Dh].
 std::vector<float> Attended(const kernels::DeviceOps& ops, const AttentionCase& c, int first,
                             const std::vector<float>& x, const std::vector<float>& kv,
                             const std::vector<int>& positions,
@@ -121,7 +121,7 @@ std::vector<float> Attended(const kernels::DeviceOps& ops, const AttentionCase& 
   return out.x.Get();
 }
 
-// Tokens of three sequences in one step: the bits that each sequence has alone.
+// Tokens of three sequences in one step have the bits that each sequence has alone.
 Check CheckSharedStep(const kernels::DeviceOps& ops, KvType type) {
   AttentionCase c{type, 4, 2, 64, 0, 0, 0};
   constexpr int kTokens[] = {1, 3, 2}, kBefore[] = {600, 62, 0};

@@ -1,4 +1,4 @@
-// The down projection's sum, whole and shared by two partitions.
+// Checks the down projection's sum, whole and divided between two partitions.
 #include <cmath>
 
 #include "tests/gpu/checks_sparse.h"
@@ -63,7 +63,7 @@ struct Part {
         low(ops, Numbers(1)) {
     set.Fill(masks);
     for (Array<float>* each : {&maxima, &minimums, &sums})
-      each->Set(std::vector<float>(each->size(), 1e9F));  // of the layer before
+      each->Set(std::vector<float>(each->size(), 1e9F));  // left by the previous layer
     for (Array<std::int32_t>* each : {&high, &low})
       each->Set(std::vector<std::int32_t>(each->size(), 1 << 20));
   }
@@ -92,7 +92,7 @@ struct Shape {
   bool once = false;  // in one launch
 };
 
-// The neurons of the two partitions: all in the first if there is one.
+// The neurons of one of two partitions; all are in the first if there is only one.
 std::vector<std::uint16_t> Half(const std::vector<std::uint16_t>& masks, bool first, bool two) {
   std::vector<std::uint16_t> half = masks;
   for (std::size_t i = 0; i < half.size(); ++i) {
@@ -101,7 +101,7 @@ std::vector<std::uint16_t> Half(const std::vector<std::uint16_t>& masks, bool fi
   return half;
 }
 
-// What a part's sums are to finish_sum.
+// Sets finish_sum's parameters for a part's sums.
 void SetPart(const Part& part, DType type, int i, kernels::DeviceFinishSumParams& to) {
   if (!IsQuantized(type)) {
     to.sums[i] = part.sums;
@@ -136,7 +136,7 @@ std::vector<float> DeviceSum(const DeviceOps& ops, const Layer& layer, const Sha
         std::vector<std::int32_t>(
             static_cast<std::size_t>(s.tokens * kernels::DeviceDownRowsParams::Tickets(layer.cols)),
             0));
-    for (int times = 0; times < 2; ++times) {  // the second one finds its tickets as the first did
+    for (int times = 0; times < 2; ++times) {  // the second run must find its tickets reset
       MustDo(ops,
              ops.sparse.down_rows(
                  {.sum = parts[0].Params(dh), .finish = finish, .tickets = tickets}, {}),
@@ -180,7 +180,7 @@ Check CheckSum(const DeviceOps& ops, const Shape& s) {
     check.error = Differing(got, want);
     return check;
   }
-  // Other orders of float sums: relative to the sum of what is added.
+  // Float sums in another order: relative to the sum of the absolute addends.
   check.tolerance = 1e-5;
   std::vector<double> size(want.size(), 1e-30);
   std::vector<float> row(cols);

@@ -1,4 +1,4 @@
-// Random activations, here and on the device.
+// Random activations, on the host and on the device.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ struct DeviceTokens {
   }
 };
 
-// Elements of the device's Q8 form that differ from the host's.
+// The number of elements of the device's Q8 form that differ from the host's.
 inline double DifferingQ8(const DeviceTokens& device, const HostTokens& host) {
   const auto first = [&](auto values) {
     values.resize(host.scale.size());
@@ -93,7 +93,7 @@ inline double DifferingQ8(const DeviceTokens& device, const HostTokens& host) {
          Differing(first(device.half_sum.Get()), host.half_sum);
 }
 
-// The largest |a - b| / unit; infinite where one of them is not a number.
+// The largest |a - b| / unit; infinite if one of them is not a number.
 inline double Farthest(const std::vector<float>& a, const std::vector<float>& b,
                        const std::vector<double>& unit) {
   if (a.size() != b.size()) return INFINITY;

@@ -26,7 +26,7 @@ struct Options {
   std::string only;
 };
 
-// The table of this program: of the GPU, or, to test the program itself, of the emulator.
+// This program's op table: the GPU's or, to test the program itself, the emulator's.
 #ifdef THERMOCLINE_EMULATED
 const DeviceOps* TheOps() { return &kernels::EmulatedOps(); }
 #else
@@ -60,7 +60,7 @@ int Skip(const char* reason) {
   return 77;
 }
 
-// nullptr, or why there is no GPU to test on.
+// nullptr, or the reason why there is no usable GPU.
 const char* WhyNot(const DeviceOps& ops) {
   int count = 0;
   if (const int error = ops.runtime.count(&count); error != 0) return ops.runtime.error_text(error);

@@ -1,4 +1,4 @@
-// Random layers of which a device holds some neurons, and sets of them.
+// Random layers with some neurons on a device, and sets of neurons.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline std::string ShapeText(DType type, int rows, int cols, int tokens) {
          std::to_string(cols) + " T" + std::to_string(tokens);
 }
 
-// Activations of T tokens, here and there.
+// Activations of T tokens, on the host and on the device.
 struct Tokens {
   int tokens, cols;
   std::vector<float> x, scale, scaled_sum;
@@ -73,7 +73,7 @@ struct Tokens {
   }
 };
 
-// A layer's matrix in rows, of which the device holds two in three, back to front.
+// A layer's matrix in rows, of which the device holds two in three, in reverse order.
 struct Layer {
   DType type;
   int neurons, cols;
@@ -113,7 +113,7 @@ struct Layer {
   kernels::RowMatrix here() const { return {type, neurons, cols, rows.data()}; }
 };
 
-// A NeuronSet on the device, and what is in it.
+// A NeuronSet on the device, and its content.
 struct Set {
   int neurons;
   Array<std::uint16_t> masks;
@@ -134,7 +134,7 @@ struct Set {
     ids.Set(list);
     starts.Set(begin);
   }
-  // How much of the set is not as these masks say it must be.
+  // The number of differences between the set and these masks.
   double DiffersFrom(const std::vector<std::uint16_t>& wanted) const {
     const auto [list, begin] = ListOf(wanted);
     auto got = ids.Get();
@@ -154,7 +154,7 @@ struct Set {
   }
 };
 
-// Masks of T tokens: about one neuron in `every` for each, of those that are held.
+// Masks of T tokens: each token has about one in `every` of the held neurons.
 inline std::vector<std::uint16_t> SomeMasks(const std::vector<std::int32_t>& slots, int tokens,
                                             int every) {
   std::mt19937 generator(static_cast<unsigned>(every + tokens));

@@ -1,4 +1,4 @@
-// Speeds of the dense ops on shapes of 7B models. Bytes are what must be read or written at least.
+// Speeds of the dense ops on shapes of 7B models. Bytes are the minimum to read or write.
 #include <memory>
 #include <numeric>
 
@@ -13,7 +13,7 @@ using kernels::DType;
 
 struct Bench {
   const kernels::DeviceOps& ops;
-  bool tiny;  // shapes, for the emulator
+  bool tiny;  // small shapes, for the emulator
   int calls, rounds;
 
   int Dim(int n) const { return tiny ? std::max(256, n / 32 / 256 * 256) : n; }

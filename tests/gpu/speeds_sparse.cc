@@ -1,9 +1,9 @@
 // Speeds of the sparse ops, and of a whole feed-forward network against the dense one.
 //
-// The weights are those of several layers, so that no cache holds them. What is active is forced:
-// one neuron in ten, by FATReLU's threshold and, for prediction, by the neurons' own thresholds. Of
-// several tokens all have the neurons of the first where they are predicted, and each its own where
-// they are not: the best and the worst of a prompt.
+// The weights are those of several layers, so that no cache holds them. The activity is forced: one
+// neuron in ten, by FATReLU's threshold and, for prediction, by the neurons' own thresholds. With
+// several tokens, predicted networks use the first token's neurons for all, others each token's
+// own: the best and the worst case of prefill.
 #include <algorithm>
 #include <climits>
 
@@ -37,7 +37,7 @@ struct Copies {
   std::uint8_t* at(int i) const { return bytes.get() + static_cast<std::size_t>(i % count) * step; }
 };
 
-// A feed-forward network of several layers and all that its ops write. F neurons, D columns, T
+// A feed-forward network of several layers with all outputs of its ops. F neurons, D columns, T
 // tokens.
 struct Network {
   const DeviceOps& ops;
@@ -52,7 +52,7 @@ struct Network {
   Array<std::int32_t> tickets;
   Array<std::int32_t> high, low, thresholds, totals;
   Array<std::uint64_t> words;
-  float threshold = 0;  // FATReLU's
+  float threshold = 0;  // of FATReLU
 
   Network(const DeviceOps& o, DType t, int count, bool tiny_shapes)
       : ops(o),
@@ -113,7 +113,8 @@ struct Network {
     threshold = std::max(1e-6F, sorted[Size(f - f / 10)]);
     std::vector<std::int32_t> least(Size(f), INT_MAX);
     for (std::size_t i = 0; i < least.size(); ++i) {
-      if (values[i] >= threshold || i % 50 == 0) least[i] = INT_MIN / 2;  // and some in vain
+      // Plus some false positives.
+      if (values[i] >= threshold || i % 50 == 0) least[i] = INT_MIN / 2;
     }
     thresholds.Set(least);
   }
@@ -234,7 +235,7 @@ void MeasureNetwork(const DeviceOps& ops, DType type, int tokens, bool tiny, Spa
     const double us = time([&](int i, Stream s) { return n.Sparse(i, predicts, s); });
     to.ratios.push_back({predicts ? "sign" : "exact", shape, dense, us});
   }
-  const double live = n.live.starts.Get().back();  // of the last run: about one in ten
+  const double live = n.live.starts.Get().back();  // in the last run: about one in ten
   to.speeds.push_back({"sign_predict", shape,
                        static_cast<double>(kernels::SignWords(n.d)) * 8 * n.f,
                        time([&](int i, Stream s) { return n.Predict(i, s); })});
@@ -269,7 +270,7 @@ SparseSpeeds MeasureSparse(const DeviceOps& ops, bool tiny) {
   SparseSpeeds speeds;
   for (const DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ4_K})
     MeasureNetwork(ops, type, 1, tiny, speeds);
-  MeasureNetwork(ops, DType::kQ4_0, 16, tiny, speeds);  // of a prompt
+  MeasureNetwork(ops, DType::kQ4_0, 16, tiny, speeds);  // a prefill step
   return speeds;
 }
 

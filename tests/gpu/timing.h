@@ -1,4 +1,4 @@
-// How long an op takes on the device, without the time of calling it.
+// Measures the time of an op on the device, without the launch overhead.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace thermocline::gpu {
 
-// Microseconds of one call: the median over `rounds` replays of a graph of `calls` calls.
-// `call(i, stream)` should use other memory for other i, so that caches do not hold it.
+// Microseconds per call: the median over `rounds` replays of a graph of `calls` calls. `call(i,
+// stream)` should use different memory for each i, so that caches do not hold it.
 template <typename Call>
 double MicrosecondsOf(const kernels::DeviceOps& ops, int calls, int rounds, const Call& call) {
   const kernels::DeviceRuntime& run = ops.runtime;
@@ -23,7 +23,7 @@ double MicrosecondsOf(const kernels::DeviceOps& ops, int calls, int rounds, cons
   for (int i = 0; i < calls; ++i) MustDo(ops, call(i, stream), "a timed call");
   MustDo(ops, run.graph_end(stream, &graph), "capturing");
   std::vector<double> us;
-  for (int round = -1; round < rounds; ++round) {  // the first one warms up
+  for (int round = -1; round < rounds; ++round) {  // the first round warms up
     MustDo(ops, run.event_record(begin, stream), "timing");
     MustDo(ops, run.graph_launch(graph, stream), "a graph");
     MustDo(ops, run.event_record(end, stream), "timing");

@@ -1,5 +1,5 @@
-// The tile kernels on tiles that are arrays, so that machines without AMX check all but the four
-// instructions themselves. Source: the pseudocode of TDPBSSD in Intel's manual.
+// The tile kernels on tiles that are arrays, so that machines without AMX check everything but the
+// four instructions themselves. Source: the pseudocode of TDPBSSD in Intel's manual.
 #include "kernels/cpu/x86_features.h"
 //
 #include "kernels/cpu/simd_avx512.h"

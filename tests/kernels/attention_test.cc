@@ -1,5 +1,5 @@
-// Attention over blocks of keys and values, against the scalar reference: within 5e-6 of it, for
-// scores are of order 1 and exp keeps their relative error.
+// Attention over blocks of the KV cache against the scalar reference, within 5e-6: scores are of
+// order 1, and exp keeps their relative error.
 #include <cmath>
 #include <map>
 #include <span>
@@ -81,7 +81,7 @@ class Fixture {
     AttendRows(ops, 0, std::span(&span, 1), case_.group, into);
   }
 
-  // A token of `group` rows for each span, from row `first` on.
+  // One token of `group` rows for each span, from row `first` on.
   void AttendRows(const OpTable& ops, int first, std::span<const PositionSpan> spans, int group,
                   Partial& into) {
     const int at = first * case_.head_dim, block = at / kActivationBlock;
@@ -120,7 +120,7 @@ class Fixture {
     return out;
   }
 
-  // In double precision, from what was stored.
+  // The result in double precision, from the stored numbers.
   std::vector<double> Exact() const {
     std::vector<double> out(q_.size());
     const auto dim = static_cast<std::size_t>(case_.head_dim);
@@ -193,8 +193,8 @@ TEST(Attention, ReferenceIsNearTheExactSoftmax) {
     const auto got = fixture.Run(ReferenceOps());
     const auto exact = fixture.Exact();
     // Scores are of order 1. f16 has 11 bits, so weights and values are off by some 2^-11 each;
-    // Q8_0 has a step of some 3 / 127 of a value's deviation, so they are off by some 2^-7.
-    // Q4_0's step is 3 / 8 of it.
+    // Q8_0 has a step of some 3 / 127 of a value's deviation, so they are off by some 2^-7. Q4_0's
+    // step is 3 / 8 of it.
     const std::map<KvType, double> tolerances = {
         {KvType::kF32, 2e-6}, {KvType::kF16, 2e-3}, {KvType::kQ8_0, 0.03}, {KvType::kQ4_0, 0.4}};
     const double tolerance = tolerances.at(c.type);
@@ -219,7 +219,8 @@ TEST(Attention, PartsMergeToTheWhole) {
   }
 }
 
-// The spans of consecutive tokens: causal, and in a window, inside the chunk of their positions.
+// The spans of consecutive tokens: causal and within the window, inside the chunk of their
+// positions.
 std::vector<PositionSpan> Spans(int first, int tokens, int window) {
   std::vector<PositionSpan> spans;
   for (int t = 0; t < tokens; ++t) {
@@ -239,7 +240,7 @@ TEST(Attention, EachTokenOfATileHasTheBitsItHasAlone) {
            {Tile{0, 24, 0}, Tile{55, 20, 0}, Tile{120, 7, 50}, Tile{70, 70, 65}}) {
         const int end = tile.first + tile.tokens;
         const std::vector<PositionSpan> spans = Spans(tile.first, tile.tokens, tile.window);
-        // A row for each token and head.
+        // One row for each token and head.
         const Case all{type, tile.tokens * group, 64, 0, end};
         Fixture fixture(all);
         std::vector<const OpTable*> tables = FastTables();
@@ -262,7 +263,7 @@ TEST(Attention, PositionsOutsideTheWindowDoNotMatter) {
   const Case c{KvType::kF16, 1, 16, 5, 40};
   Fixture fixture(c);
   for (const OpTable* ops : FastTables()) {
-    // One position alone gives its value, whatever else the block holds.
+    // A single position gives its value, whatever else the block holds.
     Fixture::Partial one(c);
     fixture.Attend(*ops, 7, 8, one);
     const auto out = fixture.Finish(one);

@@ -58,7 +58,7 @@ struct Codec {
   int block_bytes, columns;
   void (*quantize)(const float*, std::uint8_t*, const float*);
   void (*dequantize)(const std::uint8_t*, float*);
-  // Root of mean square error over root of mean square: measured on the test's data, and 2% more.
+  // Root mean square error over root mean square: measured on the test's data, plus 2%.
   double gaussian_error_max, heavy_tailed_error_max;
 };
 
@@ -76,7 +76,7 @@ constexpr Codec kCodecs[] = {
 // Three levels: see TernaryWeightsStay.
 constexpr Codec kTernary = {"TQ2_0", kBytesTq2, 256, QuantizeTq2, DequantizeTq2, 0.4455, 0.6042};
 
-// Not every constant, nor a zero beside an outlier, has a level in a codebook.
+// Some constants, and zeros beside an outlier, have no level in a codebook.
 constexpr Codec kCodebooks[] = {
     {"IQ4_NL", kBytesIq4Nl, 32, QuantizeIq4Nl, DequantizeIq4Nl, 0.0763, 0.0894},
     {"IQ4_XS", kBytesIq4Xs, 256, QuantizeIq4Xs, DequantizeIq4Xs, 0.0770, 0.0908},
@@ -92,7 +92,7 @@ std::vector<Codec> AllCodecs() {
 
 Floats ThereAndBack(const Codec& codec, const Floats& x) {
   const auto columns = static_cast<std::size_t>(codec.columns);
-  Bytes block(static_cast<std::size_t>(codec.block_bytes), 0xA5);  // old bytes must not stay
+  Bytes block(static_cast<std::size_t>(codec.block_bytes), 0xA5);  // old bytes must be overwritten
   Floats out(x.size());
   for (std::size_t i = 0; i < x.size(); i += columns) {
     codec.quantize(x.data() + i, block.data(), nullptr);
@@ -221,8 +221,8 @@ TEST(BlockCodecs, AnOutlierKeepsItsValueAndTheZerosAroundIt) {
 
 TEST(BlockCodecs, WeightsBelowTheNormalHalvesKeepTheirPrecision) {
   const Floats tiny = RandomFloats(256 * 8, 25, 1e-5F);
-  // Measured: up to 1.17 times the bound of larger weights (Q6_K), as the f16 factors are the
-  // smallest that exist and few of the stored scales' values are left.
+  // Measured: up to 1.17 times the limit for larger weights (Q6_K), as the f16 factors are the
+  // smallest that exist and the stored scales have few values left.
   for (const Codec& codec : kCodecs) {
     EXPECT_LT(RelativeError(tiny, ThereAndBack(codec, tiny)), 1.2 * codec.gaussian_error_max)
         << codec.name;

@@ -56,7 +56,7 @@ TEST(Crc32c, PiecesGiveTheValueOfTheWhole) {
               Crc32c(data.data(), data.size()));
 }
 
-// Reported, not judged.
+// Printed, not asserted.
 TEST(Crc32c, Speed) {
   for (const std::size_t bytes : {std::size_t{2304}, std::size_t{1} << 20}) {
     const std::vector<std::uint8_t> data = RandomBytes(bytes);

@@ -1,4 +1,4 @@
-// The emulator itself: order, collectives, streams, graphs, faults.
+// Tests of the emulator itself: order, collectives, streams, graphs, faults.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -87,7 +87,7 @@ __global__ void Fragment(const std::int8_t* a, const std::int8_t* b, int* c) {
 
 TEST(Emulator, MatrixFragments) {
   Device device;
-  std::int8_t a[16 * 32], b[8 * 32];  // b by columns
+  std::int8_t a[16 * 32], b[8 * 32];  // b in columns
   for (int i = 0; i < 512; ++i) a[i] = static_cast<std::int8_t>(i * 37 + i / 3);
   for (int i = 0; i < 256; ++i) b[i] = static_cast<std::int8_t>(i * 53 - i / 5);
   int c[128];

@@ -24,7 +24,7 @@ TEST(CudaSparse, SumsHaveTheBitsOfTheCpuInAnyPartition) { AllOk(CheckSumRows(Ops
 TEST(CudaSparse, TheHandOffSurvivesReplaysAndADeadHost) { AllOk(CheckHandOff(Ops())); }
 TEST(CudaSparse, ReadingAddsAllWords) { AllOk(CheckRead(Ops())); }
 
-// The measurement runs: what it says is of the emulator.
+// Runs the measurement; its figures are the emulator's.
 TEST(CudaSparse, SpeedsAreMeasured) {
   const Bandwidth bandwidth = MeasureBandwidth(Ops(), true);
   EXPECT_GT(bandwidth.read_gb_s, 0);

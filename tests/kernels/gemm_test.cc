@@ -23,7 +23,7 @@ std::vector<Case> Cases() {
           cases.push_back({type, rows, block * blocks, tokens});
       }
     }
-    // Longer than what is computed at once: of columns and of tokens.
+    // More columns and tokens than are computed at once.
     cases.push_back({type, 33, 4352, 130});
     cases.push_back({type, 17, 2560, 35});
     if (!Traits(type).quantized) {
@@ -66,7 +66,7 @@ std::string Name(const OpTable& ops, const Case& c) {
 }
 
 TEST(Gemm, GivesTheReferencesBits) {
-  // That no table is missing, CpuOps.TheTablesAreTheProcessorsOwn sees.
+  // CpuOps.TheTablesAreTheProcessorsOwn checks that no table is missing.
   if (FastTables().empty()) GTEST_SKIP() << "this processor runs the reference alone";
   for (const Case& c : Cases()) {
     const Operands operands(c);
@@ -150,13 +150,13 @@ TEST(Gemm, WritesOnlyItsPanels) {
   }
 }
 
-// What is written into levels, and activations whose sign changes every `run` of them.
+// The bytes of the levels, and activations whose sign changes every `run` elements.
 struct Extreme {
-  std::uint8_t even, odd;  // bytes of levels
-  std::size_t run;         // 0: never
+  std::uint8_t even, odd;  // bytes of the levels
+  std::size_t run;         // 0 = never
 };
 
-// Activations of 127 and -127, and what Quantize says of them.
+// Sets activations of 127 and -127, and the sums that Quantize would add.
 void SetExtremes(const Extreme& extreme, int sign, Operands& o) {
   for (std::size_t i = 0; i < o.input.q.size(); ++i) {
     const bool turned = extreme.run > 0 && i / extreme.run % 2 == 1;
@@ -175,8 +175,8 @@ void SetExtremes(const Extreme& extreme, int sign, Operands& o) {
   }
 }
 
-// The largest and the least levels times the largest activations, where signs agree and where they
-// change inside the sums, for each number of tokens that is computed in its own way.
+// The largest and smallest levels times the largest activations, with equal signs and with signs
+// that change inside the sums, for each number of tokens with its own code.
 TEST(Gemm, TheLargestSumsFitTheirWords) {
   struct Levels {
     DType type;
@@ -216,7 +216,7 @@ TEST(Gemm, TheLargestSumsFitTheirWords) {
   }
 }
 
-// 2^-128 and 2^-127 have no exponent of their own in a float.
+// As floats, 2^-128 and 2^-127 are subnormal.
 TEST(Gemm, EveryScaleOfMxfp4IsAPowerOfTwo) {
   constexpr int kRows = 254;
   const Case c{DType::kMXFP4, kRows, 32, 1};
@@ -237,7 +237,7 @@ TEST(Gemm, AskingForWeightsAheadChangesNoBit) {
       const Operands operands(c);
       const auto expected = operands.Multiply(ReferenceOps(), c, 0, 3);
       for (const OpTable* ops : FastTables()) {
-        for (const int bytes : {0, 64, 1 << 20}) {  // also far behind the matrix
+        for (const int bytes : {0, 64, 1 << 20}) {  // also far beyond the matrix
           EXPECT_EQ(operands.Multiply(*ops, c, 0, 3, bytes), expected) << Name(*ops, c);
         }
       }

@@ -122,8 +122,8 @@ TEST(Convert, RowsOfTypesWithoutKernelsOnGpusKeepTheirValues) {
       EXPECT_EQ(got, expected) << Traits(type).name;
       continue;
     }
-    // Q2_K's pairs of scale and minimum have no equal in Q6_K; IQ4_XS's products of two scales are
-    // rounded to f16.
+    // Q2_K's pairs of scale and minimum have no equivalent in Q6_K; IQ4_XS's products of two scales
+    // are rounded to f16.
     double error = 0, size = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
       error += std::pow(got[i] - expected[i], 2);
@@ -159,7 +159,7 @@ TEST(CpuOps, TheTablesAreTheProcessorsOwn) {
   std::string names;
   for (int i = 0; i < CpuTables().count; ++i)
     names += (i == 0 ? "" : " ") + std::string(CpuTables().tables[i]->name);
-  // Of an emulated processor the build knows what it has: tests/CMakeLists.txt.
+  // The build knows the tables of an emulated processor: tests/CMakeLists.txt.
   if (const char* expected = std::getenv("THERMOCLINE_TABLES")) {
     EXPECT_EQ(names, expected);
   }

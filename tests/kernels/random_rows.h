@@ -19,7 +19,7 @@ inline std::vector<float> RandomFloats(std::size_t n, unsigned seed, float scale
   return out;
 }
 
-// Where a block keeps its f16 scales.
+// The offsets of a block's f16 scales.
 inline std::vector<int> ScaleOffsets(DType type) {
   switch (type) {
     case DType::kQ4_1:
@@ -79,7 +79,7 @@ inline std::vector<std::uint8_t> Pack(DType type, const std::vector<std::uint8_t
   return out;
 }
 
-// All rows as a RowMatrix keeps them.
+// All rows in the layout of a RowMatrix.
 inline std::vector<std::uint8_t> PackAllRows(DType type, const std::vector<std::uint8_t>& gguf,
                                              int rows, int cols) {
   std::vector<std::uint8_t> out(gguf.size());

@@ -1,4 +1,4 @@
-// Random activations of some tokens, with their Q8 form where the width allows it.
+// Random activations of some tokens, with their Q8 form if the width allows it.
 #pragma once
 
 #include "tests/kernels/random_rows.h"

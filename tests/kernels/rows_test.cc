@@ -1,4 +1,4 @@
-// Products of chosen rows: every table gives the bits of panels, wherever they lie.
+// Products of selected rows: every table gives the bits of panels, wherever the rows are in memory.
 #include "tests/kernels/random_tokens.h"
 #include "tests/kernels/scattered_rows.h"
 #include "tests/kernels/tables.h"

@@ -1,4 +1,4 @@
-// Rows that lie anywhere, as those of bundles do.
+// Rows at arbitrary addresses, as those of bundles.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace thermocline::kernels {
 
-// Rows [count, row bytes] laid out backwards with gaps, and where each begins.
+// Rows [count, row bytes] in reverse order with gaps, and the address of each.
 struct Scattered {
-  static constexpr std::size_t kAhead = 6;  // row 0 of a bundle lies behind something else
+  static constexpr std::size_t kAhead = 6;  // row 0 of a bundle follows other data
   std::vector<std::uint8_t> bytes;
   std::vector<const std::uint8_t*> where;
 

@@ -1,4 +1,4 @@
-// Sign scores: what the formula says, on every table; SparseInfer's rule to the letter.
+// Sign scores follow the formula on every table; SparseInfer's rule exactly.
 #include <cmath>
 
 #include "tests/kernels/tables.h"
@@ -97,7 +97,7 @@ TEST(SignScores, EveryTableGivesTheReferencesScores) {
   }
 }
 
-// Skip where negatives > alpha * positives, in whole numbers.
+// Skips if negatives > alpha * positives, in integers.
 TEST(SignThreshold, IsSparseInfersRule) {
   for (const int cols : {32, 576, 4096, 5120}) {
     for (const int alpha : {0, 900, 1000, 1005, 1010, 1030, 2000}) {

@@ -1,5 +1,5 @@
-// Sums over the rows of an input-major matrix: every table gives the reference's bits, however the
-// rows are shared out, and the reference is near double precision.
+// Sums over the rows of an input-major matrix: every table gives the reference's bits, for any
+// division of the rows, and the reference is near double precision.
 #include <algorithm>
 #include <cmath>
 
@@ -45,7 +45,7 @@ class SumInputsTest : public testing::Test {
       ids_.push_back(j);
       x_.push_back(values[static_cast<std::size_t>(j)] * (j % 40 == 0 ? 30.0F : 1.0F));
     }
-    // At least every |x a|: of 32 random levels some is more than half of the way from zero.
+    // At least every |x a|: of 32 random levels one is more than half of the way from zero.
     std::vector<float> weights(static_cast<std::size_t>(shape.outputs));
     float largest = 0, most = 0;
     for (int j = 0; j < shape.inputs; ++j) {

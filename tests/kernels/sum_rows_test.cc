@@ -1,5 +1,5 @@
-// Sums of chosen rows: the reference is near double precision, every table gives the reference's
-// bits, and a row that is absent is a row whose h is zero.
+// Sums of selected rows: the reference is near double precision, every table gives the reference's
+// bits, and an absent row equals a row whose h is zero.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -63,8 +63,8 @@ std::vector<float> SparseH(int n) {
   return h;
 }
 
-// The largest levels times the largest bytes of coefficients, of one sign and of both: more rows
-// than are added up before a sum is widened.
+// The largest levels times the largest bytes of coefficients, of one sign and of both, for more
+// rows than are added before a sum is widened.
 std::vector<float> LargestH(int rows, int sign) {
   std::vector<float> h(static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < h.size(); ++i) {
@@ -144,7 +144,7 @@ TEST(SumRows, TheReferenceIsNearDoublePrecision) {
       }
     }
     // Coefficients of 16 bits: half a unit of the largest's 2^-15 for each row. A column of ternary
-    // weights adds up fewer of them, so that less of it is averaged out.
+    // weights adds fewer of them, so that less of the error averages out.
     const double tolerance = sum.type == DType::kTQ2_0 ? 3e-4 : 2e-4;
     for (std::size_t c = 0; c < want.size(); ++c)
       ASSERT_NEAR(got[c], want[c], tolerance * size[c] + 1e-6)
@@ -203,7 +203,7 @@ TEST(SumRows, NoRowsAreZeros) {
   }
 }
 
-// The sum over `ids`, those of `hot` by one partition and the others by another.
+// The sum over `ids`, with the neurons of `hot` by one partition and the others by another.
 std::vector<float> SumOfParts(const Sum& sum, const OpTable& ops, const std::vector<int>& ids,
                               const std::vector<bool>& hot, const std::vector<float>& h, int tokens,
                               int step) {

@@ -10,8 +10,8 @@
 namespace thermocline::kernels {
 
 #if defined(__x86_64__)
-// AVX-VNNI's code with AVX-512's encoding of its instruction, and the tile code on emulated tiles:
-// so that a machine with AVX-512 runs both. Null where the processor lacks AVX-512.
+// AVX-VNNI's code with AVX-512's encoding of its instruction, and the tile code on emulated tiles,
+// so that a machine with AVX-512 runs both. nullptr if the processor lacks AVX-512.
 const OpTable* AvxVnniAsAvx512();
 const OpTable* AmxEmulated();
 #endif

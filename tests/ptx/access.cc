@@ -1,5 +1,5 @@
-// Loads, stores and atomic operations, each checked: space, bounds, alignment, whether it was ever
-// written, and races.
+// Loads, stores and atomic operations, each checked: space, bounds, alignment, uninitialized
+// memory, and races.
 #include <algorithm>
 #include <tuple>
 

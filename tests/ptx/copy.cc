@@ -1,8 +1,8 @@
 // Copies from global to shared memory that a thread starts and waits for later (cp.async).
 //
-// What is copied is read when the copy starts. It is in shared memory once the thread has waited
-// for the copy's group; until then nobody may touch those bytes. For races the bytes are written
-// twice: when the copy starts and when the wait ends. Source: PTX ISA 9.0, 9.7.9.25.
+// The source is read when the copy starts. The data is in shared memory once the thread has waited
+// for the copy's group; until then no thread may access those bytes. For the race checks the bytes
+// are written twice: when the copy starts and when the wait ends. Source: PTX ISA 9.0, 9.7.9.25.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr AccessKind kRead = {.write = false}, kWrite = {.write = true};
 
-// from: bytes to write, and, if there, bytes to read; the others become zero.
+// from: bytes to write and, optionally, bytes to read; the others become zero.
 void Start(const Instruction& code, Warp& warp, Mask mask) {
   ForLanes(mask, [&](int lane) {
     const auto bytes = static_cast<std::uint32_t>(warp.Value(code.from[0], lane));
@@ -42,7 +42,7 @@ void Commit(const Instruction&, Warp& warp, Mask mask) {
   });
 }
 
-// from: groups, the last ones, that need not have ended.
+// from: the number of latest groups that may still be pending.
 void Wait(const Instruction& code, Warp& warp, Mask mask) {
   ForLanes(mask, [&](int lane) {
     auto& groups = warp.copies(lane).groups;

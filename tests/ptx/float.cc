@@ -24,7 +24,7 @@ struct DivF {
 struct FmaF {
   float operator()(float a, float b, float c) const { return std::fmaf(a, b, c); }
 };
-// Towards minus infinity.
+// Rounds towards minus infinity.
 struct FmaDown {
   [[gnu::noinline]] float operator()(float a, float b, float c) const {
     volatile float x = a, y = b, z = c;
@@ -52,7 +52,7 @@ struct SqrtF {
 struct RcpF {
   float operator()(float a) const { return 1 / a; }
 };
-// Flush to zero, and within 2 units of the last place: nobody may ask for bits here.
+// Flushes to zero, and is within 2 units of the last place; no test may compare bits here.
 struct Ex2F {
   float operator()(float a) const {
     const float out = std::exp2(a);

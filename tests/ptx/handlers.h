@@ -1,4 +1,5 @@
-// What the instructions do, by kind. Each finds the run function for an opcode, or null.
+// The instructions' behavior, by kind. Each function finds the run function for an opcode, or
+// nullptr.
 #pragma once
 
 #include <type_traits>

@@ -120,7 +120,7 @@ struct Clz {
     Each<Clz, std::uint32_t, T>::Run(c, w, m);
   }
 };
-// bfind.shiftamt of an unsigned type: how far the highest bit is from the top; all ones of 0.
+// bfind.shiftamt of an unsigned type: the distance of the highest bit from the top; all ones for 0.
 template <typename T>
 struct FindShift {
   std::uint32_t operator()(T a) const {
@@ -161,7 +161,7 @@ struct Bfe {
   }
 };
 
-// The lowest `count` bits of a in b, from bit `at` on.
+// Inserts the lowest `count` bits of a into b, from bit `at` on.
 struct Bfi {
   std::uint32_t operator()(std::uint32_t a, std::uint32_t b, std::uint32_t at,
                            std::uint32_t count) const {

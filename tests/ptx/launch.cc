@@ -9,8 +9,8 @@
 namespace ptx {
 namespace {
 
-constexpr std::size_t kAliveMax = 3;  // blocks at once
-constexpr int kStepsMax = 400;        // of a warp's turn
+constexpr std::size_t kAliveMax = 3;  // concurrent blocks
+constexpr int kStepsMax = 400;        // per turn of a warp
 
 std::vector<std::uint8_t> Arguments(const LaunchParams& params) {
   const Kernel& kernel = params.kernel;
@@ -49,7 +49,7 @@ struct Alive {
     return std::all_of(warps.begin(), warps.end(),
                        [](const auto& warp) { return warp->state() == Warp::State::kEnded; });
   }
-  // Lets the barrier go where all warps that have not ended wait at it.
+  // Releases the barrier if all warps that have not ended wait at it.
   void Release() {
     bool waits = false;
     for (const auto& warp : warps) {

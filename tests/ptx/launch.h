@@ -11,7 +11,7 @@ struct LaunchParams {
   std::uint32_t blocks[3];
   std::uint32_t threads[3];
   std::uint32_t dynamic_shared_bytes = 0;
-  std::vector<std::vector<std::uint8_t>> arguments;  // one a parameter
+  std::vector<std::vector<std::uint8_t>> arguments;  // one per parameter
   std::uint64_t seed = 1;
   std::string where;  // for findings
 };

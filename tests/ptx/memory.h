@@ -1,7 +1,8 @@
-// What a kernel may touch: allocations of the emulated device, its shared and local memory.
+// The memory that a kernel may access: allocations of the emulated device, its shared and local
+// memory.
 //
-// Generic addresses of shared and local memory lie in windows of their own, so that one that is
-// used in the wrong space, or a null pointer, is found.
+// Generic addresses of shared and local memory are in separate windows, so that an address used in
+// the wrong space, or a null pointer, is detected.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +25,14 @@ struct Finding : std::runtime_error {
 // One allocation as a launch sees it.
 struct Allocation {
   std::uint64_t begin = 0, end = 0;
-  std::uint8_t* written = nullptr;  // a byte for each byte, 0: never written; null: not tracked
+  std::uint8_t* written = nullptr;  // a flag per byte, 0 = never written; nullptr: not tracked
 };
 
-// All that there are, in order of addresses.
+// All allocations, ordered by address.
 class Allocations {
  public:
   explicit Allocations(std::vector<Allocation> all) : all_(std::move(all)) {}
-  // That which holds [at, at + bytes); null: none.
+  // The allocation that contains [at, at + bytes); nullptr if there is none.
   const Allocation* Find(std::uint64_t at, std::uint64_t bytes) const;
 
  private:

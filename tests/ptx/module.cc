@@ -30,7 +30,7 @@ std::vector<std::string_view> Split(std::string_view text, char at) {
 
 std::uint32_t RoundUp(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
 
-// Reads one kernel's body.
+// Parses one kernel's body.
 class Reader {
  public:
   explicit Reader(Kernel& kernel) : kernel_(kernel) {}
@@ -81,7 +81,7 @@ class Reader {
     std::string_view name;
     std::uint32_t bytes, align;
   };
-  // ".align 8 .b8 name[40]" or ".u64 name".
+  // Parses ".align 8 .b8 name[40]" or ".u64 name".
   static Declared Variable(std::string_view text) {
     text = Trim(text);
     while (text.ends_with(',') || text.ends_with(';') || text.ends_with(')')) text.remove_suffix(1);
@@ -184,7 +184,7 @@ class Reader {
       return Constant(found->second, Special::kNone, wide);
     return Constant(Immediate(text), Special::kNone, wide);
   }
-  // "[name+8]": name a register or a variable.
+  // Parses "[name+8]"; name is a register or a variable.
   Address At(std::string_view text) {
     text = Trim(text.substr(1, text.size() - 2));
     const auto plus = text.find('+');
@@ -194,7 +194,7 @@ class Reader {
     out.base = Operand(Trim(text.substr(0, plus)), true);
     return out;
   }
-  // Operands at commas that are not in braces.
+  // Splits operands at commas that are not in braces.
   static std::vector<std::string_view> Operands(std::string_view text) {
     std::vector<std::string_view> out;
     std::size_t begin = 0;

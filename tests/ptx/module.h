@@ -1,8 +1,9 @@
-// PTX as nvcc writes it, read into kernels whose registers have places in a warp's register file.
+// Parses PTX as written by nvcc into kernels whose registers have places in a warp's register file.
 //
 // Every operand of an instruction is such a place: registers, immediates, special registers and
-// addresses of variables alike. Constants are written to their places when the warp begins.
-// Source: PTX ISA 9.0. Read is what our kernels use: no calls, no indirect branches, no textures.
+// addresses of variables. Constants are written to their places when the warp begins. Only the
+// features of our kernels are supported: no calls, no indirect branches, no textures.
+// Source: PTX ISA 9.0.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace ptx {
 class Warp;
 using Mask = std::uint32_t;  // lanes of a warp
 
-// Bytes of a warp's register file: 32 lanes of 4 or 8 bytes each.
+// An offset in a warp's register file: 32 lanes of 4 or 8 bytes each.
 struct Place {
   std::uint32_t at = 0;
-  bool wide = false;  // 8 bytes a lane
+  bool wide = false;  // 8 bytes per lane
 };
 
 struct Address {
@@ -35,12 +36,12 @@ using Run = void (*)(const Instruction&, Warp&, Mask);
 struct Instruction {
   Run run = nullptr;
   std::vector<Place> to, from;
-  Address address = {}, source = {};  // source: the second one, of a copy
-  std::int64_t detail = 0;            // what the instruction's own file says
+  Address address = {}, source = {};  // source: the second address, of a copy
+  std::int64_t detail = 0;            // defined by the instruction's own file
   int target = -1;                    // of a branch
   Place guard = {};
   bool guarded = false, guard_not = false;
-  // Lanes of the mask in the last operand must come to it together.
+  // The lanes of the mask in the last operand must reach it together.
   bool converges = false;
   Space space = Space::kGeneric;
   std::uint8_t bytes = 0;  // of an element in memory
@@ -49,7 +50,7 @@ struct Instruction {
   std::string_view text = {};
 };
 
-// What a place holds when a warp begins.
+// The initial value of a place when a warp begins.
 enum class Special : std::uint8_t {
   kNone,
   kTidX,
@@ -94,7 +95,7 @@ class Module {
   std::vector<Kernel> kernels_;
 };
 
-// An opcode's parts between its dots.
+// The parts of an opcode, separated by dots.
 struct Opcode {
   std::vector<std::string_view> parts;
   bool Has(std::string_view part) const;
@@ -103,7 +104,7 @@ struct Opcode {
 // Sets run, detail, space, bytes, strong and converges. Throws std::runtime_error if the
 // interpreter does not know the opcode.
 void Decode(const Opcode& opcode, Instruction& out);
-// Whether operand `index`, destinations first, has 8 bytes a lane if it is an immediate.
+// True if operand `index`, destinations first, has 8 bytes per lane if it is an immediate.
 bool IsWide(const Opcode& opcode, int index);
 
 }  // namespace ptx

@@ -1,4 +1,4 @@
-// Moves, choices, comparisons, conversions.
+// Moves, selections, comparisons, conversions.
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -9,10 +9,10 @@
 namespace ptx {
 namespace {
 
-// From one place, or to one, or from several narrower ones to a wider one, or back.
+// Moves one place to one, several narrower ones to a wider one, or one to several.
 void Move(const Instruction& code, Warp& warp, Mask mask) {
   const std::size_t to = code.to.size(), from = code.from.size();
-  const auto total = static_cast<int>(code.detail);  // bits of all
+  const auto total = static_cast<int>(code.detail);  // total number of bits
   ForLanes(mask, [&](int lane) {
     std::uint64_t value = 0;
     const int part = total / static_cast<int>(from), out = total / static_cast<int>(to);
@@ -53,7 +53,7 @@ THERMOCLINE_COMPARISON(Lt, a < b)
 THERMOCLINE_COMPARISON(Le, a <= b)
 THERMOCLINE_COMPARISON(Gt, a > b)
 THERMOCLINE_COMPARISON(Ge, a >= b)
-// Unordered: true of NaN.
+// Unordered: true for NaN.
 THERMOCLINE_COMPARISON(Equ, !(a < b || a > b))
 THERMOCLINE_COMPARISON(Neu, !(a == b))
 THERMOCLINE_COMPARISON(Ltu, !(a >= b))
@@ -139,7 +139,7 @@ Run FromInteger(std::string_view from) {
   return nullptr;
 }
 
-// A narrow signed result fills its register with copies of the sign, as an integer does.
+// A narrow signed result is sign-extended to its register, as for integers.
 Run FindCvt(const Opcode& opcode) {
   const std::string_view from = opcode.type(), to = opcode.parts[opcode.parts.size() - 2];
   if (from == "f32" && to == "s32")
@@ -165,7 +165,7 @@ Run FindCvt(const Opcode& opcode) {
   return nullptr;
 }
 
-// Between the generic addresses of a space and its own.
+// Converts between generic addresses and those of a space.
 template <bool to_space>
 void ConvertAddress(const Instruction& code, Warp& warp, Mask mask) {
   const std::uint64_t window = code.space == Space::kShared  ? kSharedWindow

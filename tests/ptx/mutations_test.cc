@@ -1,4 +1,4 @@
-// Mistakes put into the kernels' PTX are found, by name.
+// Bugs inserted into the kernels' PTX are detected, by name.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -21,11 +21,11 @@ std::vector<Check> Gemms(Ops ops) { return CheckGemm(ops, false); }
 
 struct Mutation {
   const char* name;
-  const char* file;  // or several, with | between
-  const char* from;  // a regular expression; every place in the file where it is found
+  const char* file;  // or several, separated by |
+  const char* from;  // a regular expression; all its matches in the file
   const char* to;
   CheckAll check;
-  const char* found;  // of a finding; "": the result alone is wrong
+  const char* found;  // text of a finding; "": only the result is wrong
 };
 
 constexpr const char* kOddLanes =

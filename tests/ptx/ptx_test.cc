@@ -1,5 +1,5 @@
-// Every CUDA kernel as nvcc made it, on the processor: the checks that tests/gpu runs on a GPU,
-// with every access of memory checked.
+// Runs every CUDA kernel, as compiled by nvcc, on the processor: the checks that tests/gpu runs on
+// a GPU, with every memory access checked.
 #include <gtest/gtest.h>
 
 #include "tests/cuda_emulated/emulated_ops.h"

@@ -17,7 +17,7 @@ bool Races::OrderedBetweenBlocks(const Moment& before, const Moment& now) const 
   const auto fenced = fence_barriers_.find(now.thread);
   if (fenced == fence_barriers_.end()) return false;
   for (const Taken& taken : mine->second) {
-    // The one who took it, or its block behind a barrier; and a fence behind that.
+    // The thread that took it, or its block after a barrier; and a fence after that.
     const bool reached = taken.by.thread == now.thread ? now.fences > taken.by.fences
                                                        : taken.by.barriers < now.barriers &&
                                                              taken.by.barriers < fenced->second;
@@ -83,7 +83,7 @@ std::string Races::Check(std::uint64_t key, std::uint32_t bytes, AccessKind kind
 }
 
 void Races::Fence(const Moment& now) {
-  // A fence orders what the thread did, and what barriers had brought to it.
+  // A fence orders the thread's accesses, and those that barriers ordered before it.
   fence_barriers_[now.thread] = now.barriers;
 }
 

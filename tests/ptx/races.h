@@ -1,11 +1,10 @@
-// Races: two accesses of the same bytes, one of them a write, that nothing orders.
+// Races: two accesses of the same bytes, one of them a write, that are not ordered.
 //
-// Within a block __syncthreads orders what is before it and what is behind it, within a warp
-// __syncwarp. Between blocks only this does: a fence, then an atomic operation, on one side; an
-// atomic operation on the same word, then a fence, on the other, with barriers to carry it to the
-// blocks' other threads. So a kernel without fences has no order between its blocks.
-// Source: the happens-before checks of GPUVerify and gpuocelot; causality order of the PTX
-// ISA 8.10.
+// Within a block __syncthreads orders the accesses before and after it, within a warp __syncwarp.
+// Between blocks the order needs a fence, then an atomic operation, on one side; an atomic
+// operation on the same word, then a fence, on the other; and barriers for the blocks' other
+// threads. So a kernel without fences has no order between its blocks. Source: the happens-before
+// checks of GPUVerify and gpuocelot; causality order of the PTX ISA 8.10.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,12 @@
 
 namespace ptx {
 
-// A thread of the launch at a moment.
+// A thread of the launch at a certain time.
 struct Moment {
-  std::uint32_t thread = 0;    // of the launch, blocks in order
-  std::uint16_t barriers = 0;  // of the block, so far
-  std::uint16_t meetings = 0;  // of the warp
-  std::uint16_t fences = 0;    // of the thread
+  std::uint32_t thread = 0;    // within the launch, blocks in order
+  std::uint16_t barriers = 0;  // the block's barriers so far
+  std::uint16_t meetings = 0;  // the warp's collectives so far
+  std::uint16_t fences = 0;    // the thread's fences so far
 };
 
 struct AccessKind {
@@ -32,11 +31,11 @@ class Races {
  public:
   explicit Races(std::uint32_t block_threads) : block_threads_(block_threads) {}
 
-  // Empty, or what it conflicts with. `key`: bytes of one space have keys of their own.
+  // Empty, or the conflicting access. `key`: unique for each byte of a space.
   std::string Check(std::uint64_t key, std::uint32_t bytes, AccessKind kind, const Moment& now);
-  void Fence(const Moment& now);  // before the thread's count of fences grows
-  // An atomic operation on `key`: publishes what the block's fences cover, and takes what others
-  // published there. `fences`: of the block's threads so far.
+  void Fence(const Moment& now);  // called before the thread's fences count up
+  // An atomic operation on `key`: publishes the accesses that the block's fences cover, and takes
+  // those that others published there. `fences`: of the block's threads so far.
   void Atomic(std::uint64_t key, const Moment& now, const std::vector<std::uint16_t>& fences);
 
  private:
@@ -44,12 +43,12 @@ class Races {
     Moment write, read;
     std::uint8_t written = 0, was_read = 0;  // bytes
     bool any = false, atomic = false;        // atomic: the write
-    // Readers: one thread; several of a warp; of a block; of several blocks.
+    // The readers so far: one thread; several of a warp; of a block; of several blocks.
     enum Readers : std::uint8_t { kOne, kWarp, kBlock, kBlocks } readers = kOne;
   };
   struct Published {
     Moment by;
-    std::uint16_t fence_barriers;  // of the block at the thread's last fence
+    std::uint16_t fence_barriers;  // the block's barriers at the thread's last fence
     std::vector<std::uint16_t> fences;
   };
   struct Taken {

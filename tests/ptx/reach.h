@@ -1,5 +1,5 @@
-// Memory that an instruction reaches, checked: space, bounds, alignment, races, and whether it was
-// ever written.
+// The checked memory of an instruction's access: space, bounds, alignment, races, and uninitialized
+// bytes.
 #pragma once
 
 #include <cstdio>
@@ -9,16 +9,17 @@
 
 namespace ptx {
 
-// What is known of a byte of memory.
+// The state of a byte of memory.
 enum Written : std::uint8_t { kNever, kIs, kUnderWay };  // kUnderWay: a cp.async will write it
 
 // Checked memory of one lane.
 struct Reached {
   std::uint8_t* bytes = nullptr;
-  std::uint8_t* written = nullptr;  // Written of each; null: not known
+  std::uint8_t* written = nullptr;  // a Written per byte; nullptr: unknown
 };
 
-// Addresses in registers of 32 bits wrap: nvcc puts one before shared memory there and adds to it.
+// Addresses in 32-bit registers wrap: nvcc stores an address below shared memory there and adds to
+// it.
 inline std::uint64_t AddressOf(const Address& address, Warp& warp, int lane) {
   const auto at = warp.Value(address.base, lane) + static_cast<std::uint64_t>(address.offset);
   return address.base.wide ? at : static_cast<std::uint32_t>(at);

@@ -1,5 +1,5 @@
-// Lets the emulator's launches run as PTX: while one of these lives, every kernel is the one that
-// nvcc made.
+// Runs the emulator's launches as PTX: while a Runner lives, every kernel is the one compiled by
+// nvcc.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace ptx {
 
 class Runner {
  public:
-  // Changes a file's text before it is read, to see that a mistake is found.
+  // Changes a file's text before it is parsed, to test that a bug is detected.
   using Edit = std::function<void(const std::string& file, std::string& text)>;
-  // All *.ptx of `folder`. Throws std::runtime_error where one cannot be read.
+  // Parses all *.ptx of `folder`. Throws std::runtime_error if one cannot be read.
   explicit Runner(const std::string& folder, const Edit& edit = {});
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Since the last call. A finding ends its launch; what follows still runs.
+  // The findings since the last call. A finding ends its launch; later launches still run.
   std::vector<std::string> TakeFindings();
-  // Demangled; all there are, and those that have run.
+  // Demangled names of all kernels, and of those that have run.
   std::set<std::string> kernels() const;
   std::set<std::string> run() const;
   void SetSeed(std::uint64_t seed) { seed_ = seed; }
@@ -38,7 +38,7 @@ class Runner {
 
   std::vector<std::unique_ptr<Module>> modules_;
   std::map<std::string, const Kernel*> kernels_;
-  mutable std::mutex mutex_;  // of what follows: streams launch at the same time
+  mutable std::mutex mutex_;  // guards the members below, since streams launch concurrently
   std::set<std::string> run_;
   std::vector<std::string> findings_;
   std::uint64_t seed_ = 1;

@@ -1,4 +1,4 @@
-// What can be read from PTX, and from what ptxas says of it, without running it.
+// Properties of the PTX, and of ptxas' report on it, that need no run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Spills of a few registers are ptxas' price for more warps; an array in local memory is a mistake.
+// Spills of a few registers are ptxas' price for more warps; an array in local memory is a bug.
 constexpr int kFrameBytesMax = 16, kSpillBytesMax = 32;
 
 std::vector<std::filesystem::path> Files(const std::string& architecture) {
@@ -30,7 +30,7 @@ std::string Read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Registers that hold a number of the program's text: "mov.u64 %rd1, 80;".
+// Registers that hold a literal of the program: "mov.u64 %rd1, 80;".
 std::set<std::string> Literals(const std::string& kernel) {
   static const std::regex kMove("mov\\.[ub]64\\s+(%rd[0-9]+), [0-9]+;");
   std::set<std::string> out;

@@ -10,8 +10,8 @@ constexpr float kTolerance =
 
 class PtxTidepool : public OnDevice {
  protected:
-  // `chosen`: which neurons are computed depends on activations that attention's last bits may
-  // flip, so logits may be far apart where the text is not.
+  // `chosen`: neurons are selected by activations that attention's last bits may flip, so logits
+  // may differ widely although the text does not.
   static void Expect(const exec::How& how, const exec::Where& where, bool chosen = false) {
     constexpr int kPrompt = 9, kTokens = 20;
     const auto plain = exec::Load(how);

@@ -1,4 +1,5 @@
-// What lanes and warps do together: shuffles, votes, sums, matrix products, barriers; and the end.
+// Collective operations of lanes and warps: shuffles, votes, sums, matrix products, barriers; and
+// the end.
 #include <array>
 #include <tuple>
 

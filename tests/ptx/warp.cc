@@ -120,7 +120,7 @@ Mask Warp::Guarded(const Instruction& code, Mask lanes) {
 }
 
 Mask Warp::Converged(const Instruction& code, Mask lanes) {
-  // Without an operand for it, all lanes of the warp must come (mma, .aligned).
+  // Without an operand for it, all lanes of the warp must arrive (mma, .aligned).
   const int first = __builtin_ctz(lanes);
   Mask wanted = code.detail == -1 ? kAllLanes : static_cast<Mask>(Value(code.from.back(), first));
   ForLanes(lanes, [&](int lane) {
@@ -136,7 +136,7 @@ Mask Warp::Converged(const Instruction& code, Mask lanes) {
 void Warp::Run(int steps) {
   const auto& code = grid().kernel.code;
   while (steps > 0 && state_ == State::kRuns) {
-    // The lanes that are furthest behind, until another is met.
+    // Runs the lanes that are furthest behind, until they meet others.
     const Mask ready = alive_ & ~at_barrier_ & ~blocked_;
     if (ready == 0) {
       now_ = &code[pc_[static_cast<std::size_t>(__builtin_ctz(alive_ & ~at_barrier_))]];
@@ -161,7 +161,7 @@ void Warp::Run(int steps) {
   }
 }
 
-// False where lanes parted, wait, ended or met others.
+// Returns false if lanes diverged, wait, ended or met others.
 bool Warp::Step(Mask& lanes, std::size_t& pc, std::size_t limit) {
   const Instruction& code = grid().kernel.code[pc];
   now_ = &code;
@@ -180,7 +180,7 @@ bool Warp::Step(Mask& lanes, std::size_t& pc, std::size_t limit) {
   }
   if (code.converges && active != 0) {
     if (Converged(code, active) == 0) {
-      blocked_ |= active;  // until the others come here
+      blocked_ |= active;  // until the others arrive here
       return false;
     }
     blocked_ &= ~active;

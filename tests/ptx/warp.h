@@ -1,4 +1,4 @@
-// A warp while it runs: its registers, where each lane is, and the block it belongs to.
+// A running warp: its registers, the position of each lane, and its block.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@ namespace ptx {
 
 inline constexpr Mask kAllLanes = ~Mask{0};
 
-// Of a launch, shared by its blocks.
+// The data of a launch, shared by its blocks.
 struct Grid {
   const Kernel& kernel;
   std::array<std::uint32_t, 3> blocks, threads;
   const std::vector<std::uint8_t>& params;
   const Allocations& memory;
   Races races;
-  std::string where;  // of the launch, for findings
+  std::string where;  // the launch's place, for findings
   std::uint32_t dynamic_shared = 0, shared_bytes = 0;
 
   std::uint32_t block_threads() const { return threads[0] * threads[1] * threads[2]; }
@@ -36,14 +36,14 @@ struct Block {
   std::uint16_t barriers = 0;
 };
 
-// Copies to shared memory that a thread has started and not yet waited for.
+// Copies to shared memory that a thread has started and not waited for.
 struct AsyncCopy {
   std::uint64_t to = 0;
   std::uint32_t size = 0;
   std::array<std::uint8_t, 16> bytes = {};
 };
 struct AsyncCopies {
-  std::vector<AsyncCopy> open;  // of no group yet
+  std::vector<AsyncCopy> open;  // in no group yet
   std::deque<std::vector<AsyncCopy>> groups;
 };
 
@@ -74,18 +74,18 @@ class Warp {
   std::uint32_t ThreadOf(int lane) const { return index_ * 32 + static_cast<std::uint32_t>(lane); }
   const Instruction& instruction() const { return *now_; }
 
-  // For instructions that change where lanes are.
+  // For instructions that move lanes.
   void End(Mask lanes);
   void WaitAtBarrier(Mask lanes);
   void Meet() { ++meetings_; }
   void Fence(int lane);
-  // How a finding begins: kernel, line, block, thread.
+  // The start of a finding's text: kernel, line, block, thread.
   std::string Where(int lane) const;
   [[noreturn]] void Fail(int lane, const std::string& what) const;
 
  private:
   Mask Guarded(const Instruction& code, Mask lanes);
-  // Of a converging instruction: those that may go on now; 0: it waits for others.
+  // The lanes of a converging instruction that may continue now; 0: it waits for others.
   Mask Converged(const Instruction& code, Mask lanes);
   void Preset();
   bool Step(Mask& lanes, std::size_t& pc, std::size_t limit);
@@ -102,7 +102,7 @@ class Warp {
   const Instruction *now_ = nullptr, *barrier_ = nullptr;
 };
 
-// Every lane of `mask`.
+// Calls `f` for every lane of `mask`.
 template <typename F>
 inline void ForLanes(Mask mask, const F& f) {
   if (mask == kAllLanes) {

@@ -1,5 +1,5 @@
-// Shares of inputs that may be left out: how much of each layer goes, and what a layer alone costs
-// by whatever goes elsewhere.
+// Shares of inputs that may be skipped: the share of each layer, and the cost of a single layer
+// independent of the others.
 #include "tools/calibrate/input_budget.h"
 
 #include <numeric>
@@ -43,7 +43,7 @@ class InputBudgetTest : public exec::FfnModels {
     for (auto& kinds : shares) kinds.fill(share);
     return shares;
   }
-  // Of a layer's bytes.
+  // The skipped share of a layer's bytes.
   double LeftOut(const InputShares& shares, std::size_t layer) const {
     double all = 0, left_out = 0;
     for (int k = 0; k < model::kInputKinds; ++k) {
@@ -69,7 +69,7 @@ TEST_F(InputBudgetTest, ALayerIsMeasuredAlone) {
   for (std::size_t l = 0; l < kLayers; ++l) {
     EXPECT_EQ(Sum(errors[0][l]), 0) << l;
     EXPECT_GT(Sum(errors[3][l]), Sum(errors[1][l])) << l;
-    // What is left out in other layers does not reach this one.
+    // Inputs skipped in other layers do not affect this one.
     EXPECT_EQ(Sum(errors[2][l]), l == 1 ? Sum(errors[3][l]) : 0) << l;
   }
 }

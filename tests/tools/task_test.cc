@@ -1,4 +1,4 @@
-// How answers are judged, against the harness (tests/golden/make_task.py).
+// Judging answers, compared with the harness (tests/golden/make_task.py).
 #include "tools/eval/task.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// `thermocline bench`: prefill and decode speed, beside the read bandwidth of the same cores in the
-// same run.
+// `thermocline bench`: prefill and decode speed, compared with the read bandwidth of the same cores
+// in the same run.
 #include <memory>
 #include <string>
 

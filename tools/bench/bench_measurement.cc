@@ -41,7 +41,8 @@ Status BenchMeasurement::Prepare() {
                             model_.config.max_position_embeddings);
   }
   const base::HugeBuffer& weights = model_.weights->memory;
-  // What was given back to the system reads as one page of zeros, out of a cache.
+  // Pages that were returned to the system read as one cached page of zeros, so the weights must be
+  // fully in memory.
   const bool whole = weights.held() == weights.size();
   ASSIGN_OR_RETURN(probe_, BandwidthProbe::Create({weights.data(), whole ? weights.size() : 0}));
   transformer_ = model_.MakeTransformer(std::min(size_.prefill, kBenchChunk), context);
@@ -210,7 +211,7 @@ TokenWork BenchMeasurement::AttentionWork(int depth) const {
   return TokenWork{bytes, operations} + LeftOutOfAttention();
 }
 
-// Below zero: what mode inputs does not read of attention's matrices, for a decoded token.
+// The savings of mode inputs in attention's matrices for a decoded token, as negative work.
 TokenWork BenchMeasurement::LeftOutOfAttention() const {
   TokenWork work;
   const exec::InputSparsity* inputs = transformer_->inputs();
@@ -234,7 +235,7 @@ TokenWork BenchMeasurement::LeftOutOfAttention() const {
 TokenWork BenchMeasurement::HeadWork() const {
   const kernels::PackedMatrix& head = model_.weights->output.weight;
   const int times =
-      kernels::Traits(head.type).quantized ? 2 : 1;  // the input, and what rounding left
+      kernels::Traits(head.type).quantized ? 2 : 1;  // the input, and its rounding error
   return {static_cast<double>(head.bytes()), static_cast<double>(head.rows) * head.cols * times};
 }
 
@@ -248,8 +249,8 @@ double BenchMeasurement::KvBytes(int depth) const {
 std::vector<BenchPhase> BenchMeasurement::Phases() const {
   const TokenWork attention = AttentionWork(std::max(size_.prefill, size_.depth)),
                   head = HeadWork(), dense = DenseFfnWork();
-  // The weights once for a chunk of tokens, of experts as many as it may choose; the head for the
-  // chunk's last one.
+  // A chunk reads the weights once, of the experts as many as its tokens may choose, and the head
+  // for its last token.
   const int chunk = std::min(size_.prefill, kBenchChunk);
   const model::ExpertConfig& e = model_.config.experts;
   const int experts = std::min(e.num_experts, e.num_experts_per_tok * chunk);
@@ -261,7 +262,7 @@ std::vector<BenchPhase> BenchMeasurement::Phases() const {
   std::vector<BenchPhase> phases = {
       MakePhase("prefill", size_.prefill, prompt, prefill_),
       MakePhase("decode", size_.decode, token + ffn_per_token_, decode_)};
-  // Differences of two measurements: where they drown in noise there is nothing to say.
+  // These are differences of two measurements; they are omitted if they are lost in noise.
   if (!head_.values.empty() && head_.min() > 1e-9)
     phases.push_back(MakePhase("head", size_.decode, head, head_));
   if (size_.depth > 0 && attention_.min() > 1e-9) {

@@ -1,5 +1,5 @@
-// What `bench` measures: prefill, decoding and their parts, in turn, so that a noisy neighbour hits
-// all alike.
+// The measurements of `bench`: prefill, decoding and its parts, interleaved so that a noisy
+// neighbor slows all of them alike.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@ inline constexpr int kBenchChunk = 128;  // tokens of one prefill step
 struct BenchSize {
   int prefill = 128, decode = 0, depth = 0;  // tokens
   int repetitions = 5;
-  std::string modes;  // as FfnModeNames, separated by commas: each is decoded in, too
+  std::string modes;  // FfnModeNames, separated by commas; decoding is measured in each of them
 };
 
-// Tokens of the longest sequence that is measured with so many modes.
+// Tokens of the longest sequence in the measurement, with so many modes.
 int BenchContext(const BenchSize& size, std::size_t modes);
 
-// What a token takes: bytes read, and multiply-adds of matrices (attention's are not counted).
+// The work of a token: bytes read, and multiply-adds of matrices (without attention's).
 struct TokenWork {
   double bytes = 0, operations = 0;
 
@@ -38,18 +38,18 @@ struct TokenWork {
   TokenWork operator/(double n) const { return {bytes / n, operations / n}; }
 };
 
-// One line of the report. A phase without tokens/s is a part of decoding, known by its bytes and
-// time alone.
+// One line of the report. A phase without tokens/s is a part of decoding, and has bytes and time
+// only.
 struct BenchPhase {
   std::string name;
   int tokens = 0;
   TokenWork work;
   Samples tokens_per_s;
-  // Of the read bandwidth, and of the dot products, measured in the same repetition; medians. 0:
-  // nothing is known of the work.
+  // Shares of the read bandwidth and of the dot products' speed, measured in the same repetition;
+  // medians. 0: the work is unknown.
   double bandwidth_share = 0, instruction_share = 0;
 
-  // What is nearer to its limit.
+  // The resource that is closer to its limit.
   const char* bound_by() const {
     return instruction_share > bandwidth_share ? "instructions" : "bytes";
   }
@@ -60,21 +60,22 @@ class BenchMeasurement {
  public:
   BenchMeasurement(const BenchSize& size, load::LoadedModel& model) : size_(size), model_(model) {}
 
-  // InvalidArgument, OutOfRange: sizes that cannot be, or not with this model. Errors of memory.
+  // InvalidArgument, OutOfRange: sizes that are impossible, or impossible with this model. Errors
+  // of memory.
   Status Prepare();
-  // Requires: Prepare. Any step's error ends it (exec::Transformer::Forward).
+  // Requires: Prepare. Stops at the first error of a step (exec::Transformer::Forward).
   Status Run();
-  // Every token decoded from now on; the others of a measurement too.
+  // Traces every decoded token from now on, including those of other measurements.
   void SetTrace(store::TraceWriter* trace) { transformer_->ffn().SetTrace(trace); }
 
-  // Whether part of the weights comes from flash.
+  // True if part of the weights is read from flash.
   bool streams() const { return model_.memory.tier != load::MemoryPlan::Tier::kMemory; }
   // Requires: Run.
   std::vector<BenchPhase> Phases() const;
   const FlashRun& flash() const { return flash_; }
   HotStats hot() const { return model_.hot_stats(*transformer_); }
   const Samples& bandwidth() const { return bandwidth_; }
-  // Billions of multiply-adds a second that the dot product alone makes.
+  // The speed of the dot product alone, in billions of multiply-adds per second.
   const Samples& instructions() const { return instructions_; }
   const char* bandwidth_of() const { return probe_.reads_weights() ? "the weights" : "1 GiB"; }
 
@@ -85,32 +86,32 @@ class BenchMeasurement {
     FfnMode mode;
     Samples seconds = {};     // per token
     Samples layers = {};      // per token, without the head
-    Samples ffn = {};         // all layers' feed-forward networks of one token
+    Samples ffn = {};         // all layers' feed-forward networks, per token
     Samples predictor = {};   // their predictors alone
-    TokenWork ffn_work = {};  // per token, of the last repetition
+    TokenWork ffn_work = {};  // per token, in the last repetition
     double predictor_bytes = 0;
   };
 
-  // Decodes further tokens of one text, and what flash had to do with it.
+  // Decodes more tokens of one text, and records flash's part in it.
   Status RunFromFlash(bool keep, double bandwidth, double prefill_s);
-  // Decodes in each mode, every layer in the layout the mode likes best.
+  // Decodes in each mode, with every layer in the mode's best layout.
   Status RunModes(bool keep);
-  // The networks alone, each on the last token's input: for the shares of a token's time.
+  // Runs the networks alone, each on the last token's input, for their shares of a token's time.
   Status ProbeNetworks(ModeRun& run);
-  // Seconds.
+  // Both return seconds.
   Result<double> Prefill();
   Result<double> Decode(Logits wanted);
-  // Positions up to `depth` get small finite keys and values: their bytes count, not their worth.
+  // Fills the KV cache up to `depth` with small finite numbers, since only the bytes matter.
   void FillTo(int depth);
 
-  // Of the feed-forward networks so far.
+  // The work of the feed-forward networks so far.
   TokenWork ffn_work() const;
   TokenWork DenseFfnWork() const;
-  // Of all layers but their networks, of a token at `depth`; and of the head.
+  // The work of all layers without their networks, for a token at `depth`, and that of the head.
   TokenWork AttentionWork(int depth) const;
   TokenWork LeftOutOfAttention() const;
   TokenWork HeadWork() const;
-  // Keys and values that a token at `depth` reads.
+  // Bytes of the KV cache that a token at `depth` reads.
   double KvBytes(int depth) const;
   BenchPhase MakePhase(const std::string& name, int tokens, const TokenWork& work,
                        const Samples& seconds) const;
@@ -124,7 +125,7 @@ class BenchMeasurement {
   FlashRun flash_;
   std::vector<ModeRun> modes_;
   TokenWork ffn_per_token_;
-  Samples bandwidth_, instructions_;             // GB/s; billions of multiply-adds a second
+  Samples bandwidth_, instructions_;             // GB/s; billions of multiply-adds per second
   Samples prefill_, decode_, head_, attention_;  // seconds per token
 };
 

@@ -15,7 +15,7 @@ constexpr const char* kHeroes[] = {"an owl",        "a brave dragon", "a lost ki
                                    "a red balloon", "two sisters",    "an old tree",
                                    "a little boat", "the moon"};
 
-// Makes prompts of one model.
+// Encodes prompts for one model.
 class Encoder {
  public:
   explicit Encoder(const text::Tokenizer& tokenizer)

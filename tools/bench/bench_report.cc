@@ -17,7 +17,7 @@ double Number(const Json& object, std::initializer_list<const char*> path) {
   return at != nullptr && at->is_number() ? at->as_double() : 0;
 }
 
-// Tokens/s that the read bandwidth allows, or the dot products if they allow fewer.
+// Tokens/s that the read bandwidth allows, or the dot products' speed if that allows fewer.
 double Ceiling(const BenchMeasurement& m, const BenchPhase& phase) {
   const double bytes = m.bandwidth().median() * 1e9 / phase.work.bytes;
   if (phase.instruction_share == 0) return bytes;

@@ -1,4 +1,4 @@
-// What `bench` says of its measurement: a table or JSON, and ratios to an older report.
+// The reports of `bench`: a table or JSON, and ratios to an older report.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace thermocline::tools {
 
 Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& measurement);
-// To standard output.
+// Prints to standard output.
 void PrintBench(const load::LoadedModel& model, const BenchMeasurement& measurement);
 
 // Ratios of the report `now` to an older one in the file `path`. A phase whose ranges overlap has

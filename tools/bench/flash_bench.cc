@@ -25,14 +25,14 @@ using store::Curve;
 
 constexpr std::uint64_t kSmallFile = 16 << 20, kTemporaryFile = 256 << 20;
 
-// What is read to measure by.
+// The file for the measurement.
 struct Measured {
   std::string path;       // to open
-  std::string by;         // for people
-  int temporary_fd = -1;  // keeps the temporary file, which has no name
+  std::string by;         // its description for the report
+  int temporary_fd = -1;  // keeps the unnamed temporary file open
 };
 
-// Data that no device makes smaller. False: the errno says why not.
+// Writes incompressible data. False: errno has the reason.
 bool WriteNoise(int fd, std::uint64_t bytes) {
   std::mt19937_64 random(1);
   std::vector<std::uint64_t> piece(1 << 17);
@@ -45,7 +45,7 @@ bool WriteNoise(int fd, std::uint64_t bytes) {
   return ::fsync(fd) == 0;
 }
 
-// A file of noise in `folder` that vanishes with its descriptor; -1 and errno if it cannot be.
+// Creates an unnamed file in `folder` that vanishes with its descriptor; -1 and errno on failure.
 int MakeTemporary(const std::string& folder) {
   std::string name = folder + "/.thermocline-flash-XXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);

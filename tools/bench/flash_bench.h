@@ -1,5 +1,5 @@
-// `thermocline bench --flash`: how fast the device of a model reads blocks, by size and queue
-// depth.
+// `thermocline bench --flash`: the read speed of the model's storage device, by block size and
+// queue depth.
 #pragma once
 
 #include <string>

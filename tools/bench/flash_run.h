@@ -1,4 +1,4 @@
-// What flash did while `bench` decoded tokens.
+// Statistics of flash while `bench` decodes tokens.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace thermocline::tools {
 // Sums over runs. Thread-compatible.
 class FlashRun {
  public:
-  // `tokens` were decoded in `seconds` between the two.
+  // Adds a run of `tokens` decoded in `seconds` between the two counters.
   void Add(const FlashCounters& before, const FlashCounters& after, double seconds, int tokens);
 
   Json ToJson(const load::LoadedModel& model) const;
-  // To standard output, with the memory plan.
+  // Prints to standard output, with the memory plan.
   void Print(const load::LoadedModel& model) const;
 
  private:

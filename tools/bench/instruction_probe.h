@@ -1,4 +1,4 @@
-// How many multiply-adds a second the processors can make: the dot product of the op table alone,
+// Measures the processors' maximum of multiply-adds per second: the op table's dot product alone,
 // on all threads of a pool.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace thermocline::tools {
 
-// Billions of multiply-adds a second. Takes some milliseconds.
+// Billions of multiply-adds per second. Takes some milliseconds.
 double MeasureGopPerS(const kernels::OpTable& ops, base::WorkerPool& pool);
 
 }  // namespace thermocline::tools

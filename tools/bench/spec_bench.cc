@@ -17,7 +17,7 @@ constexpr int kRoundsMax = 1 << 18;  // recorded; 28 bytes each
 struct Answer {
   std::vector<int> tokens = {};
   Usage usage = {};
-  // Of the tokens after the first, if there are any: that comes from prefill.
+  // True if there are tokens after the first, which comes from prefill.
   bool has_speed() const { return usage.completion_tokens > 1 && usage.decode_s > 0; }
   double tokens_per_s() const { return (usage.completion_tokens - 1) / usage.decode_s; }
 };
@@ -36,12 +36,12 @@ Result<Answer> Generate(Engine& engine, Request request) {
   return answer;
 }
 
-// Drafts of a text cost too little to be made ahead.
+// Text lookups are too cheap to be drafted ahead, so mode branch is skipped for them.
 const char* ModesOf(const SpecStats& spec) {
   return spec.source != "ngram" && spec.not_ahead.empty() ? "sync,branch,auto" : "sync,auto";
 }
 
-// The modes to measure: off, which the others are compared with, then those of `list`.
+// The modes to measure: off, as the baseline, then those of `list`.
 Result<std::vector<SpecMode>> ParseModes(const std::string& list) {
   std::vector<SpecMode> modes = {SpecMode::kOff};
   std::istringstream names(list);
@@ -89,7 +89,7 @@ class Measurement {
     Count(report);
     return report;
   }
-  // Where the text of a mode was another for the first time; "" if nowhere.
+  // The first place where a mode's text differed; "" if there is none.
   const std::string& difference() const { return difference_; }
 
  private:
@@ -103,7 +103,7 @@ class Measurement {
     return Generate(engine_, std::move(request));
   }
 
-  // One prompt in every mode, beginning with another each time.
+  // Runs one prompt in every mode, starting with a different mode in each turn.
   Status AskAll(std::size_t prompt_index, const std::vector<int>& prompt, std::size_t turn) {
     std::vector<Answer> answers(modes_.size());
     for (std::size_t i = 0; i < modes_.size(); ++i) {
@@ -126,7 +126,7 @@ class Measurement {
     return OkStatus();
   }
 
-  // All to the first answer of mode off.
+  // Compares all answers with the first answer of mode off.
   void Compare(std::size_t prompt_index, const std::vector<Answer>& answers) {
     std::optional<std::vector<int>>& text = texts_[prompt_index];
     if (!text.has_value()) text = answers[0].tokens;
@@ -162,7 +162,8 @@ class Measurement {
     report.phi = Fit(counts.outcomes[report.histogram_n], report.histogram_n);
   }
 
-  // To counts of the accepted lengths of n. Every outcome counts alike, and the prior hardly.
+  // Fits phi to the counts of accepted lengths of drafts of n tokens. Every outcome has the same
+  // weight, and the prior hardly any.
   template <typename Counts>
   static spec::Phi Fit(const Counts& counts, int n) {
     spec::PhiEstimator fit({}, 1e-3, 1e12);

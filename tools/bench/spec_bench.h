@@ -1,5 +1,5 @@
-// `thermocline bench --spec`: the modes of speculative decoding side by side, and what the pair of
-// target and draft is like.
+// `thermocline bench --spec`: compares the modes of speculative decoding, and measures the pair of
+// target and draft.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace thermocline::tools {
 
 struct SpecBenchOptions {
-  bool wanted = false;  // --spec
+  bool wanted = false;  // --spec was given
   std::string modes = {}, prompts = {};
   double temperature = 0;
   std::uint64_t seed = 0;
   bool record_rounds = false;
 };
 
-// What `bench` shares with it.
+// The options that `bench` shares with --spec.
 struct SpecBenchSize {
   int decode = 0;       // tokens of an answer, at most
   int repetitions = 0;  // of each prompt in each mode
@@ -26,13 +26,12 @@ struct SpecBenchSize {
   bool json = false;
 };
 
-// Adds --spec and what comes with it; all refuse to be given without it.
+// Adds --spec and its options, which require it.
 void AddSpecBenchOptions(const OptionSet& set, SpecBenchOptions& options, ModelOptions& model);
 
-// Every prompt in every mode in turn, so that a noisy neighbour hits all alike. Prints a table, or
-// the JSON object of spec_bench_report.h.
-// InvalidArgument: modes that are not there. Internal: the text of a mode is not that of plain
-// decoding, though it should be; printed all the same.
+// Runs every prompt in every mode, interleaved so that a noisy neighbor slows all alike. Prints a
+// table, or the JSON object of spec_bench_report.h. InvalidArgument: an unavailable mode. Internal:
+// a mode's text differs from plain decoding's, though it must not; the report is printed anyway.
 Status SpecBench(const ModelOptions& model, const SpecBenchOptions& options,
                  const SpecBenchSize& size);
 

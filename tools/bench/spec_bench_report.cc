@@ -12,10 +12,10 @@
 namespace thermocline::tools {
 namespace {
 
-// What a mode did, over all prompts.
+// A mode's results over all prompts.
 struct Totals {
   Samples tokens_per_s = {};
-  Samples ratio = {};  // of prompts
+  Samples ratio = {};  // one per prompt
   double drafts = 0, draft_tokens = 0, accepted = 0, hits = 0, misses = 0, wait_s = 0;
 };
 
@@ -35,7 +35,7 @@ Totals TotalsOf(const SpecBenchMode& mode) {
   return t;
 }
 
-// A share of nothing is none.
+// The fraction, or nullopt if `whole` is 0.
 std::optional<double> Share(double part, double whole) {
   if (whole <= 0) return std::nullopt;
   return part / whole;
@@ -77,7 +77,7 @@ Json ModeJson(const SpecBenchMode& mode) {
 
 // The accepted lengths of drafts of report.histogram_n tokens, as shares.
 struct Histogram {
-  std::vector<double> measured = {}, fitted = {};  // [n + 1]; empty if nothing was drafted
+  std::vector<double> measured = {}, fitted = {};  // [n + 1]; empty without drafts
 };
 
 Histogram HistogramOf(const SpecBenchReport& report) {
@@ -93,7 +93,7 @@ Histogram HistogramOf(const SpecBenchReport& report) {
   return h;
 }
 
-// Of the token behind that guess `i` was it, 0 the first. `ranks` as SpecStats'.
+// The share of correction tokens that were guess `i`, the first being 0. `ranks` as in SpecStats.
 std::optional<double> HitShare(const std::array<std::int64_t, 6>& ranks, std::size_t i) {
   const std::int64_t all = std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0});
   return Share(static_cast<double>(ranks[i + 1]), static_cast<double>(all));
@@ -101,7 +101,7 @@ std::optional<double> HitShare(const std::array<std::int64_t, 6>& ranks, std::si
 
 Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
   Json::Array shares;
-  constexpr std::size_t kGuesses = 4;  // for the token behind a refused one
+  constexpr std::size_t kGuesses = 4;  // guesses for the token after a rejected one
   for (std::size_t i = 0; i < kGuesses; ++i) {
     const auto share = HitShare(ranks, i);
     if (share.has_value()) shares.emplace_back(*share);
@@ -109,7 +109,8 @@ Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
   return shares;
 }
 
-// [16] seconds of a step of [i] + 1 tokens; those never taken from the line through the others.
+// [16] seconds of a step of [i] + 1 tokens; unmeasured ones come from the line fitted to the
+// others.
 Json::Array StepTimes(const SpecStats& stats) {
   Json::Array times;
   for (std::size_t i = 0; i < stats.verify_step_s.size(); ++i) {
@@ -181,7 +182,7 @@ void PrintHistogram(const SpecBenchReport& report) {
   std::printf("\n  p %.3f, a %.3f, floor c %.4f\n", report.phi.p, report.phi.a, report.phi.c);
 }
 
-// A bar for each mode at each prompt.
+// Bars by prompt, one per mode.
 template <typename Value>
 charts::Chart BarsByPrompt(const SpecBenchReport& report, const char* title, const char* label,
                            const Value& value) {

@@ -1,4 +1,4 @@
-// What `bench --spec` measured, for people, scripts and eyes.
+// The report of `bench --spec`: a table, JSON and SVG.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct SpecBenchMode {
   std::vector<SpecBenchCell> prompts = {};
   double decode_s = 0;                                 // of all runs
   std::int64_t drafted_tokens = 0, wasted_tokens = 0;  // as SpecStats
-  std::optional<bool> text_equal = {};                 // to that of mode off; none: it need not be
+  std::optional<bool> text_equal = {};  // equal to the text of mode off; nullopt if it need not be
 };
 
 struct SpecBenchReport {
@@ -32,10 +32,10 @@ struct SpecBenchReport {
   int decode = 0, repetitions = 0;
   double temperature = 0;
   std::vector<SpecBenchMode> modes = {};  // off first
-  SpecStats counts = {};  // of the measured runs: those at the end less those before
-  // The draft length that most tokens were drafted in, 0 = none, and phi fitted to its outcomes.
-  // Those of other lengths are left out: a controller that drafts short where it is unsure, or
-  // sure, makes them another sample.
+  SpecStats counts = {};                  // of the measured runs: at the end, minus at the start
+  // The draft length with the most drafted tokens, 0 = none, and phi fitted to its outcomes. Other
+  // lengths are left out: a controller that drafts short when it is unsure, or sure, makes them
+  // another sample.
   int histogram_n = 0;
   spec::Phi phi = {};
 };
@@ -45,20 +45,20 @@ struct SpecBenchReport {
 //  "modes": [{"mode", "tokens_per_s": {"median", "min", "max"} over runs,
 //             "ratio": the same over prompts, each by the median of its repetitions,
 //             "accepted_mean": tokens of a draft, "acceptance": of a drafted token, "hit_rate": of
-//             branches, "wait_share": of decoding time, "wasted_share": of what was drafted,
+//             branches, "wait_share": of decoding time, "wasted_share": of drafted tokens,
 //             "text_equal": true, false or null}],
-//  "histogram_n": the draft length that most tokens were drafted in, "accepted_histogram",
+//  "histogram_n": the draft length with the most drafted tokens, "accepted_histogram",
 //  "phi_histogram": [n + 1] shares of its accepted lengths, measured and fitted, "pair":
 //  {"draft_token_s", "verify_s": [16] by tokens of a step, "phi": {"p", "a", "c"},
 //           "correction_hits": [4] by the guess, or [], "bonus_hit", "draft_slowdown",
-//           "verify_slowdown", "round_overhead_s"}, null if nothing was drafted,
+//           "verify_slowdown", "round_overhead_s"}, null without drafts,
 //  "rounds": [{"n", "k", "rank", "confidence": [n]}], empty if none were recorded}
-// Shares of nothing are null.
+// Shares of 0 are null.
 Json SpecBenchJson(const SpecBenchReport& report);
 
 void PrintSpecBench(const SpecBenchReport& report);
 
-// Accepted lengths, measured and fitted; tokens a draft and speed by prompt, every mode. SVG.
+// An SVG of all modes: accepted lengths, measured and fitted; tokens per draft and speed by prompt.
 std::string SpecBenchSvg(const SpecBenchReport& report);
 
 }  // namespace thermocline::tools

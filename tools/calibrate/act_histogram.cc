@@ -9,7 +9,7 @@ namespace thermocline::tools {
 namespace {
 
 constexpr int kPerOctave = 9, kOctaves = 40, kBins = kPerOctave * kOctaves;
-constexpr double kLeastExponent = -30;  // of 2: what is smaller counts as zero
+constexpr double kLeastExponent = -30;  // a power of 2; smaller activations count as zero
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// How much of a layer's output its small activations carry: what mode `threshold` is calibrated by.
+// Measures the share of a layer's output that its small activations carry. Mode `threshold` is
+// calibrated by it.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ class ActHistogram : public ffn::FfnTap {
 
   void OnLayer(const ffn::FfnSample& sample) override;
 
-  // The largest threshold below which lies at most 1 - `kept_mass` of the mass.
+  // The largest threshold below which at most 1 - `kept_mass` of the mass lies.
   float ThresholdFor(int layer, double kept_mass) const;
   struct Kept {
     double mass, neurons;  // shares at or above the threshold

@@ -1,5 +1,5 @@
-// `thermocline calibrate`: thresholds of the sign predictor, a row at a time, or of mode
-// `threshold`, from a text; checked on held-out windows of it.
+// `thermocline calibrate`: fits, to a text, the sign predictor's threshold of each row, or the
+// threshold of mode `threshold`, and checks them on held-out windows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -35,15 +35,16 @@ struct Options {
   InputOptions inputs;
 };
 
-// What one layer got, and how it does on held-out text.
+// One layer's thresholds, and their quality on held-out text.
 struct LayerResult {
-  offline::ThresholdQuality rows, common;  // of what was written; of one threshold for all rows
-  double alpha = 0;                        // kind alpha
-  offline::ThresholdQuality alpha_one;     // --compare: SparseInfer's rule at alpha 1
-  offline::ThresholdQuality equal_bytes;   // --compare: row thresholds that predict as many
+  // The quality of the written thresholds, and that of one threshold for all rows.
+  offline::ThresholdQuality rows, common;
+  double alpha = 0;                       // for kind alpha
+  offline::ThresholdQuality alpha_one;    // --compare: SparseInfer's rule at alpha 1
+  offline::ThresholdQuality equal_bytes;  // --compare: row thresholds that predict as many neurons
 };
 
-// |h| ||d|| of every neuron.
+// Turns |h| into |h| ||d|| for every neuron.
 void WeighMasses(const std::vector<float>& norms, std::vector<float>& magnitudes) {
   for (std::size_t i = 0; i < magnitudes.size(); ++i) magnitudes[i] *= norms[i % norms.size()];
 }
@@ -133,14 +134,14 @@ class Calibration {
     return OkStatus();
   }
 
-  // SparseInfer's rule at alpha 1, and what row thresholds miss that predict as many neurons.
+  // Compares SparseInfer's rule at alpha 1 with row thresholds that predict as many neurons.
   Status Compare(int layer, const offline::RowSamples& train, const offline::RowSamples& held_out,
                  const LayerRecording& recording, LayerResult& result) const {
     const SignScorer scorer(model_, layer, {});
     const auto signs = scorer.Scores(recording, 1, 1);
     const std::vector<std::int32_t> rule = {kernels::SignThreshold(1000, scorer.cols())};
     result.alpha_one = offline::MeasureThresholds({signs, held_out.active, held_out.masses}, rule);
-    double low = 0.3, high = 0.99999;  // of the mass to catch
+    double low = 0.3, high = 0.99999;  // share of the mass to catch
     for (int i = 0; i < 12; ++i) {
       const double target = 1 - std::sqrt((1 - low) * (1 - high));
       ASSIGN_OR_RETURN(const auto fit,
@@ -152,7 +153,7 @@ class Calibration {
     return OkStatus();
   }
 
-  // The least alpha, in thousandths, whose rule is at least as careful as `threshold`.
+  // The smallest alpha, in thousandths, whose rule is at least as careful as `threshold`.
   static double AlphaFor(std::int32_t threshold, int cols) {
     int thousandths = 0;
     while (thousandths < 4000 && kernels::SignThreshold(thousandths, cols) > threshold)

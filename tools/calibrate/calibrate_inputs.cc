@@ -27,11 +27,11 @@ struct Method {
   std::string name;
   InputSize size;
   BudgetKind budget;
-  bool random = false;  // which inputs: the same ones for every token
+  bool random = false;  // skips random inputs, the same ones for every token
 
   bool measured() const { return budget != BudgetKind::kEqual; }
 };
-// Those whose shares are measured may be chosen; the others are there to compare.
+// Methods whose shares come from measurements may be selected; the others are for comparison.
 const Method kMethods[] = {{"norm, by model", InputSize::kByNorm, BudgetKind::kModel},
                            {"size, by model", InputSize::kOwn, BudgetKind::kModel},
                            {"norm, by layer", InputSize::kByNorm, BudgetKind::kBlock},
@@ -58,8 +58,8 @@ class InputCalibrator {
     for (int tenths = 1; tenths / 10.0 < options_.share - 0.01; ++tenths)
       shares_.push_back(tenths / 10.0);
     shares_.push_back(options_.share);
-    // What each matrix costs is found without the copies, whose rounding would hide it; what is
-    // written is what decoding by the copies loses.
+    // The costs of matrices are measured without the copies, whose rounding would hide them. The
+    // written losses are measured with the copies, as decoding uses them.
     trials_.emplace(model_, LongestWindow());
     for (const Method& method : kMethods) {
       if (Asked(method) || compare) RETURN_IF_ERROR(ChooseRules(method));
@@ -75,7 +75,7 @@ class InputCalibrator {
   }
 
   const std::vector<std::pair<Method, std::vector<Point>>>& results() const { return results_; }
-  // The method with the least divergence at the share asked for.
+  // The method with the least divergence at the requested share.
   const std::pair<Method, std::vector<Point>>& best() const {
     const auto* best = &*std::find_if(results_.begin(), results_.end(),
                                       [&](const auto& r) { return Asked(r.first); });
@@ -94,7 +94,7 @@ class InputCalibrator {
     return static_cast<int>(most);
   }
 
-  // Whether its points may be written.
+  // True if the options allow to write the method's points.
   bool Asked(const Method& m) const {
     const bool size =
         options_.rule == "best" || options_.rule == (m.size == InputSize::kOwn ? "size" : "norm");
@@ -118,7 +118,7 @@ class InputCalibrator {
     return OkStatus();
   }
 
-  // The same inputs are left out of every token.
+  // Skips the same inputs for every token.
   InputRuleSet RandomRules(double share) const {
     InputRuleSet rules(layers_);
     std::mt19937 random(1);
@@ -134,7 +134,7 @@ class InputCalibrator {
     return rules;
   }
 
-  // The rules of a method's points.
+  // Chooses the rules for a method's points.
   Status ChooseRules(const Method& method) {
     std::vector<InputRuleSet> sets;
     if (method.random) {
@@ -183,7 +183,7 @@ class InputCalibrator {
   std::optional<InputProfile> own_, by_norm_;
   std::optional<InputTrials> trials_;
   std::vector<std::pair<Method, std::vector<Point>>> results_;
-  std::vector<std::vector<InputRuleSet>> rules_;  // of the results' points
+  std::vector<std::vector<InputRuleSet>> rules_;  // for the points of results_
   EtaBar bar_;
 };
 

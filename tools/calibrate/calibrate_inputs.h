@@ -1,5 +1,5 @@
-// Thresholds of mode inputs: which inputs of which matrices may be left out, for the least
-// divergence from the whole model.
+// Calibrates mode inputs: chooses inputs of matrices to skip, with the least divergence from the
+// full model.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 namespace thermocline::tools {
 
 struct InputOptions {
-  double share = 0.5;           // of the layers' bytes, at most
-  std::string rule = "best";    // how inputs are chosen: best, size or norm
-  std::string budget = "best";  // what shares of matrices come from: best, model or layer
-  bool compare = false;         // plain rules, too
+  double share = 0.5;           // of the layers' bytes that may be skipped
+  std::string rule = "best";    // criterion for skipping inputs: best, size or norm
+  std::string budget = "best";  // source of the matrices' shares: best, model or layer
+  bool compare = false;         // also measure plain rules
   std::string plot;             // SVG
   bool json = false;
 };

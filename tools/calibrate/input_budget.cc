@@ -12,15 +12,16 @@ namespace {
 using model::InputKind;
 
 constexpr std::size_t kKinds = model::kInputKinds;
-constexpr int kSteps = 95;       // of a hundredth, that a matrix may leave out
-constexpr int kSetsAtOnce = 16;  // that share the whole model's steps
+constexpr int kSteps = 95;       // steps of 0.01; the maximum that a matrix may skip
+constexpr int kSetsAtOnce = 16;  // number of rule sets that share the steps of the full model
 
-// What a matrix alone costs the model.
-constexpr double kTriedSquares = 0.02;  // of their sum, that goes with what is left out, at least
-constexpr double kTried = 0.5;          // of the inputs
+// Parameters for the cost of a single matrix to the model.
+// The skipped inputs carry at least this share of the sum of squares.
+constexpr double kTriedSquares = 0.02;
+constexpr double kTried = 0.5;  // share of skipped inputs
 constexpr int kModelTokens = 256;
 
-// What a matrix alone costs its layer's output.
+// Parameters for the cost of a single matrix to its layer's output.
 constexpr std::array kTriedOfBlock = {0.1, 0.25, 0.4, 0.55, 0.7, 0.85, kSteps / 100.0};
 constexpr int kBlockTokens = 512;
 
@@ -50,15 +51,16 @@ InputRuleSet RulesOf(const InputProfile& profile, const InputShares& shares) {
 struct InputBudget::Matrix {
   std::size_t layer, kind;
   double bytes;
-  int step = 0;  // hundredths that it leaves out
+  int step = 0;  // hundredths that are skipped
 
   bool whole() const { return step >= kSteps; }
 };
 
 namespace {
 
-// Hundredths go one by one to the matrix where price(matrix) is least, until `bytes` are left out.
-// Source: TEAL (Liu et al. 2024), which gives a matrix as many bytes a step, whatever its size.
+// Gives hundredths one by one to the matrix with the lowest price(matrix), until `bytes` are
+// skipped. Source: TEAL (Liu et al. 2024), which gives a matrix the same bytes per step, whatever
+// its size.
 template <typename Matrix, typename Price, typename OnStep>
 void LeaveOut(std::vector<Matrix>& matrices, double bytes, const Price& price,
               const OnStep& on_step) {
@@ -86,12 +88,12 @@ double BytesOfAll(const std::vector<Matrix>& matrices) {
 
 }  // namespace
 
-// What one layer's output is off by: the mean over its elements of the root of the tokens' squares,
-// as TEAL's code has it. Squares of matrices are added: what one leaves out hardly depends on
-// another.
+// The error of one layer's output: the mean over its elements of the root of the tokens' squared
+// errors, as in TEAL's code. The squares of matrices are added, since their errors are nearly
+// independent.
 class InputBudget::BlockError {
  public:
-  // `tried` as ErrorsOfBlocks.
+  // `tried` as in ErrorsOfBlocks.
   BlockError(const InputBudget& budget, std::span<const BlockErrors> tried, std::size_t layer)
       : sum_(tried.front()[layer].size()) {
     for (std::size_t k = 0; k < kKinds; ++k) {
@@ -101,7 +103,7 @@ class InputBudget::BlockError {
     }
   }
 
-  // What one hundredth more adds.
+  // The additional error of one more hundredth.
   double Price(const Matrix& m) const {
     const auto& now = at_[m.kind][static_cast<std::size_t>(m.step)];
     const auto& next = at_[m.kind][static_cast<std::size_t>(m.step) + 1];
@@ -118,7 +120,7 @@ class InputBudget::BlockError {
   }
 
  private:
-  // Between two tried shares the errors grow as the squares of what is left out.
+  // Interpolates between two tried shares: errors grow with the squares of the skipped inputs.
   static std::vector<double> Between(const InputBudget& budget, std::span<const BlockErrors> tried,
                                      std::size_t layer, std::size_t kind, double share) {
     const std::size_t above = static_cast<std::size_t>(
@@ -197,7 +199,7 @@ Result<std::vector<InputShares>> InputBudget::ByBlock(std::span<const double> sh
   return all;
 }
 
-// In nats for a unit of the squares that go with what is left out.
+// The cost in nats per unit of the squares of the skipped inputs.
 Result<InputShares> InputBudget::CostsToModel(const OnProgress& on_progress) {
   const std::vector<Window> text = Text(kModelTokens);
   InputShares costs(layers_);
@@ -236,7 +238,7 @@ Result<std::vector<BlockErrors>> InputBudget::ErrorsOfBlocks(const OnProgress& o
   return all;
 }
 
-// Those that it has.
+// The layer's matrices, as far as they exist.
 std::vector<InputBudget::Matrix> InputBudget::MatricesOf(std::size_t layer) const {
   std::vector<Matrix> matrices;
   for (std::size_t k = 0; k < kKinds; ++k) {
@@ -260,7 +262,7 @@ double InputBudget::SquaresOf(std::size_t layer, std::size_t kind, double share)
   return profile_.SquaresBelow(static_cast<int>(layer), static_cast<InputKind>(kind), share);
 }
 
-// Half of the inputs, or as many as carry something, where most are zero.
+// Half of the inputs, or more if most are zero, so that the skipped ones carry a measurable share.
 double InputBudget::TriedShare(std::size_t layer, std::size_t kind) const {
   double share = kTried;
   while (share < kSteps / 100.0 && SquaresOf(layer, kind, share) < kTriedSquares) share += 0.01;

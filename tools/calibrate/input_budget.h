@@ -1,4 +1,4 @@
-// How many inputs of each matrix are left out, for a share of the layers' bytes.
+// Divides a share of the layers' bytes among the matrices: how many inputs each of them skips.
 #pragma once
 
 #include <array>
@@ -15,24 +15,25 @@ namespace thermocline::tools {
 using InputShares = std::vector<std::array<double, model::kInputKinds>>;
 
 enum class BudgetKind {
-  kEqual,  // every matrix leaves out as much
-  kModel,  // by what each matrix alone costs the model's output
-  kBlock,  // every layer leaves out as much; within it, by what each matrix costs its output
+  kEqual,  // every matrix skips the same share
+  kModel,  // by the cost of each matrix alone to the model's output
+  kBlock,  // equal shares for layers; within a layer by each matrix's cost to the layer's output
 };
 
-// By the profile's sizes.
+// The rules with thresholds from the profile's sizes.
 InputRuleSet RulesOf(const InputProfile& profile, const InputShares& shares);
 
-// Borrows all it is given.
+// Borrows all its arguments.
 class InputBudget {
  public:
-  // How far it is, 0 to 1.
+  // Called with the progress, from 0 to 1.
   using OnProgress = std::function<void(double)>;
 
   InputBudget(const load::LoadedModel& model, const InputProfile& profile,
               std::span<const Window> text, InputTrials& trials);
 
-  // For each share of the layers' bytes, increasing. Errors as InputTrials.
+  // The shares for each of `shares` of the layers' bytes, which must increase. Errors as
+  // InputTrials.
   Result<std::vector<InputShares>> For(BudgetKind kind, std::span<const double> shares,
                                        const OnProgress& on_progress);
 
@@ -45,12 +46,12 @@ class InputBudget {
   Result<std::vector<InputShares>> ByBlock(std::span<const double> shares,
                                            const OnProgress& on_progress);
   Result<InputShares> CostsToModel(const OnProgress& on_progress);
-  // [tried share][kind], of all layers.
+  // [tried share][kind], over all layers.
   Result<std::vector<BlockErrors>> ErrorsOfBlocks(const OnProgress& on_progress);
 
   std::vector<Matrix> MatricesOf(std::size_t layer) const;
   std::vector<Window> Text(int tokens) const;
-  // Of the sizes' squares, below a share of the inputs.
+  // The sum of the squares of sizes below a share of the inputs.
   double SquaresOf(std::size_t layer, std::size_t kind, double share) const;
   double TriedShare(std::size_t layer, std::size_t kind) const;
 

@@ -10,7 +10,7 @@ namespace {
 
 using model::InputKind;
 
-// Norms of what each input multiplies, over all matrices of the kind.
+// Norms of the weights that each input multiplies, over all matrices of the kind.
 std::vector<float> NormsOf(const model::LayerWeights& layer, InputKind kind) {
   const int inputs = model::InputsOf(layer, kind);
   std::vector<double> squares(inputs);

@@ -1,4 +1,4 @@
-// How large the inputs of every matrix are on a text: what thresholds of mode inputs come from.
+// Records the sizes of every matrix's inputs on a text. The thresholds of mode inputs come from it.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace thermocline::tools {
 
-// What the size of an input is: its own, or that times the norm of the weights that it multiplies.
-// Source: TEAL (Liu et al. 2024); WINA (Chen et al. 2025).
+// The size of an input: its own, or its own times the norm of its weights. Source: TEAL (Liu et al.
+// 2024); WINA (Chen et al. 2025).
 enum class InputSize { kOwn, kByNorm };
 
 // For each layer and kind of input, counts and squares of sizes, in bins of a sixteenth of an
@@ -22,13 +22,13 @@ class InputProfile final : public ffn::FfnTap, public nn::ProductTap {
   void OnLayer(const ffn::FfnSample& sample) override;
   void OnProduct(const kernels::PackedMatrix& weight, const float* x, int tokens) override;
 
-  // [inputs], or empty where sizes alone count.
+  // [inputs], or empty if the size is the input's own.
   const std::vector<float>& weights(int layer, model::InputKind kind) const {
     return Of(layer, kind).weights;
   }
   // The threshold below which a share of the inputs lies.
   float ThresholdFor(int layer, model::InputKind kind, double share) const;
-  // The share of the squares of sizes below it.
+  // The share of the sizes' squares below it.
   double SquaresBelow(int layer, model::InputKind kind, double share) const;
 
  private:

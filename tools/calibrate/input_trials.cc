@@ -10,11 +10,12 @@ namespace thermocline::tools {
 namespace {
 
 constexpr int kTokensAtOnce = ffn::kSparseTokensMax;  // tokens computed at once
-constexpr double kIgnored = 0.25;  // of a window's tokens, by comparisons of blocks
+constexpr double kIgnored = 0.25;  // of a window's tokens, when blocks are compared
 
 }  // namespace
 
-// What the whole model has behind each layer, which every set's run is then given.
+// Keeps the full model's output of each layer. The runs with rules continue from it, so that each
+// layer is compared alone.
 class InputTrials::BlockComparison final : public exec::BlockTap {
  public:
   BlockComparison(std::size_t layers, int hidden_size)
@@ -22,9 +23,9 @@ class InputTrials::BlockComparison final : public exec::BlockTap {
         whole_(layers, std::vector<float>(kTokensAtOnce * d_)) {}
 
   BlockErrors NoErrors() const { return BlockErrors(whole_.size(), std::vector<double>(d_)); }
-  // The next run is the whole model's.
+  // The next run is the full model's.
   void Keep() { keeps_ = true; }
-  // The next run is of rules; what it is off by goes to `errors`, or nowhere.
+  // The next run uses rules; its errors are added to `errors`, if that is not null.
   void Compare(BlockErrors* errors) {
     keeps_ = false;
     errors_ = errors;

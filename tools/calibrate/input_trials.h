@@ -1,4 +1,5 @@
-// What rules of mode inputs cost: a model with them on a text, beside the whole model.
+// Measures the cost of rules of mode inputs: runs a text with them and compares with the full
+// model.
 #pragma once
 
 #include <memory>
@@ -10,31 +11,31 @@
 
 namespace thermocline::tools {
 
-// Of all layers.
+// One rule per layer.
 using InputRuleSet = std::vector<predictor::InputRules>;
 
 struct InputScore {
-  double kl = 0;                // nats a token, from the whole model
-  double perplexity_ratio = 1;  // to the whole model's
+  double kl = 0;                // nats per token, from the full model
+  double perplexity_ratio = 1;  // to the full model's
 };
 
-// Of a set of rules: [L][D] squares of what each layer's output is off by, summed over tokens.
+// For a set of rules: [L][D] squared errors of each layer's output, summed over tokens.
 using BlockErrors = std::vector<std::vector<double>>;
 
-// Every token is computed with the rules, the first ones, too.
+// Every token is computed with the rules, including the first ones.
 class InputTrials {
  public:
-  // By the model's copies, if it has them. Puts rules into its predictors that leave nothing out.
-  // `window`: tokens of the longest.
+  // Uses the model's copies, if it has them. Installs rules that skip no inputs in its predictors.
+  // `window`: tokens of the longest window.
   InputTrials(load::LoadedModel& model, int window);
 
   // A score for each set of rules. Errors as Transformer::Forward.
   Result<std::vector<InputScore>> Run(std::span<const Window> windows,
                                       std::span<const InputRuleSet> sets);
 
-  // Each layer alone with a set's rules, given what the whole model has there. The first quarter of
-  // a window does not count: its keys are few, and large ones are among them.
-  // Source: TEAL (Liu et al. 2024), whose code takes the last quarter.
+  // Runs each layer alone with a set's rules, on the full model's input. The first quarter of a
+  // window is ignored: its few KV cache entries include large ones. Source: TEAL (Liu et al. 2024),
+  // whose code uses the last quarter.
   Result<std::vector<BlockErrors>> RunBlocks(std::span<const Window> windows,
                                              std::span<const InputRuleSet> sets);
 

@@ -20,7 +20,7 @@ std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int laye
   for (std::size_t i = 0; i < r.inputs.size(); ++i)
     inputs[i % inputs.size()] += std::fabs(static_cast<double>(r.inputs[i]));
   std::vector<float> row(inputs.size());
-  for (int i = 0; i < rows; i += std::max(1, rows / 512)) {  // a sample tells
+  for (int i = 0; i < rows; i += std::max(1, rows / 512)) {  // a sample of the rows suffices
     predictor::DequantizeNeuron(matrix, i, row.data());
     for (std::size_t c = 0; c < row.size(); ++c)
       weights[c] += std::fabs(static_cast<double>(row[c]));

@@ -1,4 +1,4 @@
-// Sign scores of recorded inputs: what row thresholds and alpha are fitted to.
+// Sign scores of recorded inputs, to which row thresholds and alpha are fitted.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace thermocline::tools {
 
-// The columns whose products with the inputs are the largest on average, whole cache lines of
-// planes; all (none named) where fewer would not save a line.
+// The columns whose products with the inputs are largest on average, in whole cache lines of
+// planes; an empty list, for all, if fewer would not save a line.
 std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int layer,
                                         const LayerRecording& r, double share);
 

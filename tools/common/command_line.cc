@@ -8,7 +8,7 @@
 namespace thermocline::tools {
 namespace {
 
-// CLI::Range lets NaN pass.
+// CLI::Range would accept NaN.
 CLI::Validator NumberIn(double low, double high) {
   const auto check = [=](const std::string& text) -> std::string {
     double value = 0;
@@ -31,7 +31,7 @@ CLI::Validator IntegerIn(int low, int high) {
   return {check, ""};
 }
 
-// As base::ParseBytes reads it.
+// Accepts the sizes that base::ParseBytes parses.
 CLI::Validator SizeText() {
   const auto check = [](const std::string& text) {
     return base::ParseBytes(text).has_value() ? "" : "not a size, as 8GiB or 500M: " + text;
@@ -46,7 +46,7 @@ std::string Alternatives(const Names& names) {
   return text;
 }
 
-// Whatever the case: the value becomes the name.
+// Case-insensitive: the value becomes the listed name.
 CLI::Validator OneOf(std::vector<std::string> names) {
   return CLI::IsMember(std::move(names), CLI::ignore_case).description("");
 }
@@ -106,7 +106,7 @@ struct Adder {
   }
 };
 
-// --help: lines of at most kHelpColumns, and defaults behind what is said of an option.
+// Formats --help: lines of at most kHelpColumns, and defaults after an option's description.
 class Help final : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option, bool positional) const override {
@@ -201,7 +201,7 @@ void OptionSet::OnParsed(std::function<void()> function) const {
 CommandLine::CommandLine(const std::string& program, const std::string& version,
                          const std::string& help)
     : app_(std::make_shared<CLI::App>(help, program)) {
-  app_->formatter(std::make_shared<Help>());  // of subcommands, too
+  app_->formatter(std::make_shared<Help>());  // subcommands inherit it
   app_->require_subcommand(1);
   app_->set_version_flag("--version", version);
 }

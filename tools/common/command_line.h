@@ -1,5 +1,5 @@
-// The command line: subcommands and their options. Hides CLI11, whose header takes ten seconds to
-// compile: command_line.cc alone includes it.
+// The command line: subcommands and their options. It hides CLI11, whose header takes ten seconds
+// to compile: only command_line.cc includes it.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ class Option;
 
 namespace thermocline::tools {
 
-// An option that was added. Borrows: lives as long as the command line.
+// A reference to an added option, valid while the command line lives.
 class OptionRef {
  public:
   explicit OptionRef(CLI::Option* option) : option_(option) {}
   OptionRef Required(bool required = true) const;
-  OptionRef ShowDefault() const;  // the value that it has now, in --help
-  // Refused unless the other option is given, or if it is.
+  OptionRef ShowDefault() const;  // --help shows the current value as the default
+  // Requires the other option, or excludes it.
   OptionRef Needs(OptionRef other) const;
   OptionRef Excludes(OptionRef other) const;
-  // Whether it was on the command line; known after parsing.
+  // True if the option was on the command line. Requires: it has been parsed.
   bool given() const;
 
  private:
@@ -38,21 +38,21 @@ class OptionRef {
 class OptionSet {
  public:
   explicit OptionSet(CLI::App& app) : app_(app) {}
-  // `names`: "-t,--threads"; without a dash a positional argument. A bool is a flag; "!--no-x"
-  // makes it false.
+  // `names`: "-t,--threads"; without a dash a positional argument. A bool is a flag, which
+  // "!--no-x" sets to false.
   OptionRef Add(const std::string& names, const OptionValue& value, const std::string& help) const;
-  // Any value.
+  // Adds an option that accepts any text.
   OptionRef Add(const std::string& names, std::string& text, const std::string& help) const;
   OptionRef Add(const std::string& names, bool& flag, const std::string& help) const;
   OptionRef Add(const std::string& names, std::vector<std::string>& texts,
                 const std::string& help) const;
-  // The same options, whose next ones stand under a heading in --help.
+  // The same set; options added through the returned one appear under a heading in --help.
   OptionSet Under(const std::string& heading) const;
   // Requires: an option of this name was added.
   OptionRef Find(const std::string& name) const;
-  // Behind the options in --help.
+  // Adds text after the options in --help.
   void AddFooter(const std::string& text) const;
-  // Called when this subcommand's options have been read; one function at most.
+  // `function` is called when this subcommand's options have been parsed; at most one function.
   void OnParsed(std::function<void()> function) const;
 
  private:
@@ -65,16 +65,16 @@ class OptionSet {
 class CommandLine {
  public:
   CommandLine(const std::string& program, const std::string& version, const std::string& help);
-  // Lives as long as this.
+  // The returned set is valid while this lives.
   OptionSet AddCommand(const std::string& name, const std::string& help);
-  // Reads the options of one subcommand. The exit status where there is nothing to run: help was
-  // printed, or what is wrong.
+  // Parses the options of one subcommand. Returns the exit status if there is no command to run:
+  // help or an error was printed.
   std::optional<int> Parse(int argc, char** argv);
-  // The subcommand. Requires: Parse returned nothing.
+  // The name of the subcommand. Requires: Parse returned nullopt.
   std::string command() const;
 
  private:
-  std::shared_ptr<CLI::App> app_;  // shared: its type is not known here
+  std::shared_ptr<CLI::App> app_;  // shared_ptr, since the type is incomplete here
 };
 
 }  // namespace thermocline::tools

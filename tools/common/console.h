@@ -1,4 +1,4 @@
-// What every subcommand shares: exit codes, errors, the progress bar, JSON output.
+// Parts shared by all subcommands: exit codes, errors, the progress bar, JSON output.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
-// A subcommand adds its options to `set` and returns what to run.
+// A subcommand adds its options to `set` and returns the function to run.
 using Command = std::function<Status()>;
 Command AddRun(const OptionSet& set);
 Command AddInspect(const OptionSet& set);
@@ -33,7 +33,7 @@ Command AddSynth(const OptionSet& set);
 Command AddProfile(const OptionSet& set);
 Command AddTrainPredictor(const OptionSet& set);
 
-// A bar on stderr, only if that is a terminal.
+// A progress bar on stderr, shown only on a terminal.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label);
@@ -50,9 +50,9 @@ class ProgressBar {
   int percent_ = -1;
 };
 
-// One object and a newline on stdout.
+// Prints one object and a newline on stdout.
 void PrintJson(const Json& json);
-// All of standard input.
+// Reads all of standard input.
 Result<std::string> ReadStdin();
 
 }  // namespace thermocline::tools

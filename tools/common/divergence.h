@@ -1,4 +1,4 @@
-// How far two distributions of the next token are from each other.
+// The distance between two distributions of the next token.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace thermocline::tools {
 
-// Kullback-Leibler divergence of the distributions of two rows of logits, in nats.
+// The Kullback-Leibler divergence, in nats, of the distributions of two rows of logits.
 inline double Divergence(std::span<const float> p, std::span<const float> q) {
   const auto log_total = [](std::span<const float> row) {
     const double max = *std::max_element(row.begin(), row.end());

@@ -1,5 +1,5 @@
-// A line on stderr for work of minutes to hours, only if that is a terminal: how far it is, what it
-// does, and when it will be done.
+// A status line on stderr for work of minutes to hours, shown only on a terminal: progress, current
+// step, and remaining time.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ class EtaBar {
  public:
   EtaBar();
   ~EtaBar() { Clear(); }
-  // `share` done of all, and what is being done. Printed twice a second at most.
+  // `share`: the completed share; `what`: the current step. Printed at most twice a second.
   void Show(double share, std::string_view what);
   void Clear();
 

@@ -1,4 +1,4 @@
-// Runs texts through a model and keeps what its feed-forward networks saw and did.
+// Runs texts through a model and records the inputs and activations of its feed-forward networks.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,12 @@
 
 namespace thermocline::tools {
 
-// FailedPrecondition, explained, if the activation is never exactly zero.
+// FailedPrecondition, with an explanation, if the activation function is never exactly zero.
 Status CheckTrueZeros(const load::LoadedModel& model);
 
-// Every window from an empty cache, with `tap`, and `products` if it is not null. `begin_window` is
-// called before each, `on_progress` with the share done after each; both may be empty.
+// Runs every window from an empty cache, with `tap`, and with `products` if it is not null.
+// `begin_window` is called before each window, `on_progress` after each with the completed share;
+// both may be empty.
 Status RunWindows(const load::LoadedModel& model, std::span<const Window> windows, ffn::FfnTap& tap,
                   const std::function<void()>& begin_window,
                   const std::function<void(double)>& on_progress,
@@ -33,18 +34,19 @@ struct LayerRecording {
   int tokens = 0;                 // N
   std::vector<float> inputs;      // [N, D]
   offline::BitMatrix active;      // [N, F]
-  std::vector<float> magnitudes;  // [N, F] |h|, if asked for
+  std::vector<float> magnitudes;  // [N, F] |h|, if requested
 };
 
-// Bytes that one layer's recording takes.
+// Bytes of one layer's recording.
 std::size_t RecordingBytes(const model::ModelConfig& config, int tokens,
                            const RecordOptions& options);
 
-// How many layers fit `memory_bytes` at once; at least one: the text is run once for as many.
+// The number of layers whose recordings fit `memory_bytes`, at least one. The text is run once for
+// each such group.
 int LayersAtOnce(const model::ModelConfig& config, int tokens, const RecordOptions& options,
                  std::size_t memory_bytes);
 
-// Runs the windows once and keeps `layers`, in their order.
+// Runs the windows once and records `layers`, in their order.
 Result<std::vector<LayerRecording>> RecordLayers(const load::LoadedModel& model,
                                                  std::span<const Window> windows,
                                                  std::span<const int> layers,

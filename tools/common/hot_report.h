@@ -1,4 +1,4 @@
-// The hot tier's figures for people and scripts.
+// The hot tier's statistics, as text and JSON.
 #pragma once
 
 #include "engine/api/hot_tier.h"
@@ -7,11 +7,11 @@
 namespace thermocline::tools {
 
 // {"device", "fallback", "used", "bytes", "neurons", "neurons_all", "predicted_tokens_per_s",
-// "planned_share", "active_share": of the active neurons those computed hot, "hot_s", "cold_s",
-// "wait_s", "total_s",
-// ...}; shares and times are of decoded layers that both sides work on.
+// "planned_share", "active_share": the share of active neurons that were computed hot, "hot_s",
+// "cold_s", "wait_s", "total_s", ...}; shares and times are of decoded layers that both sides work
+// on.
 Json HotJson(const HotStats& hot);
-// Nothing without a hot tier.
+// Prints no line without a hot tier.
 void PrintHot(const HotStats& hot);
 
 }  // namespace thermocline::tools

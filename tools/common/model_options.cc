@@ -5,7 +5,7 @@
 namespace thermocline::tools {
 namespace {
 
-// Whether the value that is there says more than "not given", which the help text explains.
+// True if a value is not the one that means "not given", which the help text explains.
 struct SaysMore {
   bool operator()(const IntValue& value) const { return *value.target != 0; }
   bool operator()(const DoubleValue& value) const { return *value.target != 0; }
@@ -27,7 +27,7 @@ void AddOptions(const OptionSet& set, OptionGroup group, ModelOptions& options) 
     const OptionSet under = positional || option.everyday ? set : set.Under(HeadingOf(group));
     const OptionRef added = under.Add(names, option.value, option.help);
     if (positional) added.Required();
-    // What the mode of drafting is, if it is not given, depends on other options.
+    // The default of the drafting mode depends on other options, so it is not shown.
     if (group != OptionGroup::kSpec && std::visit(SaysMore(), option.value)) added.ShowDefault();
   }
 }

@@ -1,4 +1,4 @@
-// The options of every subcommand that runs a model, as engine/api/option_table.h lists them.
+// The options of every subcommand that runs a model, from engine/api/option_table.h.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@ namespace thermocline::tools {
 
 // Adds the options of one group.
 void AddOptions(const OptionSet& set, OptionGroup group, ModelOptions& options);
-// Adds MODEL and what every subcommand that runs one takes.
+// Adds MODEL and the options of every subcommand that runs one.
 void AddModelOptions(const OptionSet& set, ModelOptions& options);
-// Adds what subcommands that decode take besides: neurons and memory.
+// Adds the options of subcommands that decode: neurons and memory.
 void AddDecodeOptions(const OptionSet& set, ModelOptions& options);
-// Adds what is left out, or written down, for measurements.
+// Adds options for measurements: disabled parts, and recordings.
 void AddMeasurementOptions(const OptionSet& set, ModelOptions& options);
-// Adds those of speculative decoding: --draft and what drafts are like, and --spec, the mode. A
-// draft or a source without a mode means auto.
+// Adds the options of speculative decoding: --draft and its settings, and --spec, the mode. A draft
+// or a source without a mode means auto.
 void AddSpecOptions(const OptionSet& set, ModelOptions& options);
 
-// The same with every layer in one mode: for the subcommands that look at what dense layers do.
+// The same options with every layer in one mode, for subcommands that observe dense layers.
 ModelOptions WithMode(ModelOptions options, FfnMode mode);
 
-// With a progress bar on the terminal.
+// Shows a progress bar on the terminal.
 Result<std::unique_ptr<load::LoadedModel>> LoadWithProgress(const ModelOptions& options,
                                                             const load::WorkSizes& sizes = {});
 

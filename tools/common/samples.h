@@ -1,4 +1,4 @@
-// Repeated measurements of one thing.
+// Repeated measurements of one quantity.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace thermocline::tools {
 struct Samples {
   std::vector<double> values = {};
 
-  // Requires: at least one value. With an even number of them median() is the upper middle one.
+  // Requires: at least one value. With an even number of values, median() is the upper middle one.
   double median() const {
     std::vector<double> sorted = values;
     std::sort(sorted.begin(), sorted.end());

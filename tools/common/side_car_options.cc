@@ -69,7 +69,7 @@ Result<OpenSideCar> OpenSideCarOf(const load::LoadedModel& model, const std::str
                    .identity = std::move(identity),
                    .content = {}};
   ASSIGN_OR_RETURN(open.content, predictor::ReadSideCarOrEmpty(open.path, open.identity));
-  // Created and removed again.
+  // Created and removed again, as a test.
   auto writable = base::FileWriter::Create(open.path);
   if (!writable.ok()) return writable.status().Annotate("--side-car");
   return open;
@@ -81,7 +81,7 @@ Status CheckPlotPath(const std::string& path) {
     return base::InvalidArgument("--plot ", path,
                                  ": the picture is an SVG; give a name ending in .svg");
   const auto is_svg = [](const base::File& file) {
-    return base::BeginOf(file, 1024).find("<svg") != std::string::npos;  // behind <?xml, say
+    return base::BeginOf(file, 1024).find("<svg") != std::string::npos;  // it may follow <?xml
   };
   return base::CheckReplaceable(path, {"an SVG picture", is_svg}).Annotate("--plot");
 }

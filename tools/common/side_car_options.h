@@ -12,9 +12,9 @@ namespace thermocline::tools {
 
 void AddSideCarOption(const OptionSet& set, std::string& path);
 
-// What a subcommand learns: the members of a layer that it writes.
+// The members of a layer's side-car that a subcommand writes.
 enum class SideCarPart {
-  kProfile,    // activations, down_norms, and how many tokens were profiled
+  kProfile,    // activations, down_norms, and the number of profiled tokens
   kSign,       // sign or alpha, down_norms
   kThreshold,  // of mode threshold
   kLowRank,
@@ -28,19 +28,19 @@ struct OpenSideCar {
   predictor::SideCarIdentity identity;
   predictor::SideCar content;
 
-  // Puts the part of these layers into the file as it is now: what other processes have written
-  // meanwhile stays. `content` becomes what was written.
+  // Writes the part of these layers into the current file, keeping the parts that other processes
+  // wrote meanwhile. `content` becomes the written file.
   Status Write(std::span<const int> layers);
   Status WriteAll();
 };
 
-// What `path` (the model's default, if empty) holds; an empty one if there is none. Fails, before
-// anything is computed, as ReadSideCar does and if the folder cannot be written.
+// The side-car at `path` (the model's default, if empty); empty if there is no file. Fails, before
+// any work, as ReadSideCar does, or if the folder is not writable.
 Result<OpenSideCar> OpenSideCarOf(const load::LoadedModel& model, const std::string& path,
                                   SideCarPart part);
 
-// InvalidArgument unless `path` is empty, or ends in ".svg" and names no file but a picture:
-// another file is not replaced.
+// InvalidArgument unless `path` is empty, or ends in ".svg" and names no other kind of file, so
+// that only pictures are replaced.
 Status CheckPlotPath(const std::string& path);
 
 }  // namespace thermocline::tools

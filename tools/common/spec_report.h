@@ -1,4 +1,4 @@
-// The figures of speculative decoding for scripts.
+// The statistics of speculative decoding as JSON.
 #pragma once
 
 #include "engine/api/speculation.h"
@@ -6,7 +6,7 @@
 
 namespace thermocline::tools {
 
-// Null if none was asked for; else SpecStats' members by name. "accepted_at", "branch_hits" and
+// Null without speculation; else SpecStats' members by name. "accepted_at", "branch_hits" and
 // "branch_misses" are lists by position and by accepted length.
 Json SpecJson(const SpecStats& spec);
 

@@ -1,4 +1,4 @@
-// A text as windows of tokens, for the subcommands that learn from one.
+// Splits a text into windows of tokens, for the subcommands that learn from one.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace thermocline::tools {
 struct TextOptions {
   std::string text;    // path
   int tokens = 20000;  // of the text; 0 = all
-  int window = 256;    // tokens seen together, the beginning-of-sequence token included
+  int window = 256;    // tokens per window, including beginning-of-sequence
 };
 
 // Adds --text, --tokens and --window.
@@ -20,7 +20,7 @@ void AddTextOptions(const OptionSet& set, TextOptions& options, bool required = 
 
 using Window = std::vector<int>;
 
-// Every window begins with the beginning-of-sequence token where the model wants one.
+// Every window begins with the beginning-of-sequence token if the model wants it.
 // FailedPrecondition: no tokenizer. InvalidArgument: an empty text. OutOfRange: a window beyond the
 // model's context.
 Result<std::vector<Window>> ReadTextWindows(const TextOptions& options,
@@ -28,8 +28,8 @@ Result<std::vector<Window>> ReadTextWindows(const TextOptions& options,
 
 int CountTokens(const std::vector<Window>& windows);
 
-// Every sixth window (the last of fewer) is held out: all parts of the text are in both.
-// InvalidArgument: fewer than two windows.
+// Holds out every sixth window (the last one of fewer), so that both sets cover all parts of the
+// text. InvalidArgument: fewer than two windows.
 struct SplitWindows {
   std::vector<Window> train, held_out;
 };

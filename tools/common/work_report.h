@@ -1,4 +1,4 @@
-// What decoding computed and read in the feed-forward networks, for --json.
+// The work and bytes of the feed-forward networks in decoding, for --json.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace thermocline::tools {
 
-// Sums over layers and decoded tokens: rows, bytes, and operations. A multiply-add of two numbers
-// counts as one operation, so does a word of 32 signs that are compared. Null if no token was
-// decoded alone: tokens that share a step share its rows, and are not counted.
+// Sums over layers and decoded tokens: rows, bytes, and operations. A multiply-add counts as one
+// operation, and so does a comparison of a word of 32 signs. Null if no token was decoded alone:
+// tokens that share a step share its rows, and are not counted.
 Json WorkJson(std::span<const FfnLayerStats> layers);
 
 }  // namespace thermocline::tools

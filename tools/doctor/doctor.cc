@@ -1,4 +1,4 @@
-// `thermocline doctor`: whether this machine is ready, and what to change.
+// `thermocline doctor`: checks if this machine is ready, and advises on changes.
 #include <algorithm>
 #include <cstdio>
 

@@ -21,7 +21,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace thermocline::tools {
 namespace {
 
-// Runs a program to its end: its output and exit code, or nothing if it cannot be started.
+// Runs a program to its end. Returns its output and exit code, or nullopt if it cannot be started.
 struct Ran {
   int code = -1;
   std::string output;

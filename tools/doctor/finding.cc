@@ -26,13 +26,13 @@ Json ToJson(const Finding& finding) {
 MachineFiles::MachineFiles(const std::string& root)
     : root_(root.ends_with('/') ? root : root + "/") {}
 
-// As a stream: files of /proc and /sys have no size.
+// Read as a stream, because files of /proc and /sys have no size.
 std::optional<std::string> MachineFiles::Read(const std::string& path) const {
   std::ifstream in(Full(path));
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) return std::nullopt;
   std::string out = text.str();
-  std::replace(out.begin(), out.end(), '\0', ' ');  // of the device tree
+  std::replace(out.begin(), out.end(), '\0', ' ');  // the device tree's strings end with NUL
   while (!out.empty() && static_cast<unsigned char>(out.back()) <= ' ') out.pop_back();
   return out;
 }

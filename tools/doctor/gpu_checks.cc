@@ -12,8 +12,8 @@
 namespace thermocline::tools {
 namespace {
 
-// Nodes without which CUDA does not start. Source: the list of deploy/systemd/jetson.conf (L4T
-// r36), and NVIDIA's driver for PCs.
+// Nodes that CUDA needs to start. Source: the list of deploy/systemd/jetson.conf (L4T r36), and
+// NVIDIA's driver for PCs.
 const std::vector<std::string>& NodesOf(bool jetson) {
   static const std::vector<std::string> kPc = {"dev/nvidiactl", "dev/nvidia0", "dev/nvidia-uvm"};
   static const std::vector<std::string> kOrin = {"dev/nvmap", "dev/nvhost-gpu",

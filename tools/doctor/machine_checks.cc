@@ -17,7 +17,7 @@
 namespace thermocline::tools {
 namespace {
 
-// MemAvailable and its like, in bytes, by name.
+// MemAvailable and the other values of /proc/meminfo, in bytes, by name.
 std::map<std::string, double> MemInfo(const MachineFiles& files) {
   std::map<std::string, double> out;
   std::istringstream lines(files.Read("proc/meminfo").value_or(""));
@@ -108,14 +108,15 @@ Finding CheckLockedMemory() {
 
 Finding CheckIoUring(const MachineFiles& files) {
   constexpr const char* kName = "io_uring";
-  // 1: for some users alone, as the call below says.
+  // The value 1 restricts it to some users; the system call below tells.
   const auto off = files.ReadNumber("proc/sys/kernel/io_uring_disabled");
   if (off.value_or(0) > 1 || (off.value_or(0) > 0 && !files.real()))
     return {kName, Verdict::kWarning, StrCat("kernel.io_uring_disabled is ", *off),
             "neurons on flash are read by threads, with less depth: sysctl "
             "kernel.io_uring_disabled=0"};
   if (!files.real()) return {kName, Verdict::kOk, "not disabled", ""};
-  // No ring has no entries: EINVAL says that the call is there, ENOSYS or EPERM that it is not.
+  // A ring without entries is invalid: EINVAL shows that the call exists, ENOSYS or EPERM that it
+  // does not.
   ::syscall(SYS_io_uring_setup, 0, nullptr);
   if (errno == EINVAL || errno == EFAULT) return {kName, Verdict::kOk, "available", ""};
   return {kName, Verdict::kWarning, errno == ENOSYS ? "not in this kernel" : "forbidden here",
@@ -126,7 +127,8 @@ Finding CheckIoUring(const MachineFiles& files) {
 Finding CheckPowerMode(const MachineFiles& files) {
   Finding out{.name = "power mode", .seen = "", .advice = ""};
   std::map<std::string, int> governors;
-  bool lowest = false;  // powersave is the lowest clock, but with drivers that choose by themselves
+  // The governor powersave means the lowest clock, except with drivers that choose themselves.
+  bool lowest = false;
   for (const std::string& policy : files.List("sys/devices/system/cpu/cpufreq")) {
     const std::string folder = "sys/devices/system/cpu/cpufreq/" + policy + "/";
     const auto governor = files.Read(folder + "scaling_governor");
@@ -137,7 +139,7 @@ Finding CheckPowerMode(const MachineFiles& files) {
   }
   for (const auto& [governor, count] : governors)
     out.seen += StrCat(out.seen.empty() ? "" : ", ", "governor ", governor, " (", count, ")");
-  // nvpmodel keeps "pmode:0001" here.
+  // nvpmodel stores "pmode:0001" here.
   if (const auto mode = files.Read("var/lib/nvpmodel/status"); mode.has_value()) {
     out.verdict = Verdict::kNote;
     out.seen += StrCat(out.seen.empty() ? "" : "; ", "nvpmodel ", *mode);

@@ -1,5 +1,5 @@
-// `thermocline eval`: perplexity and logits of a text or of given tokens, and how far one model or
-// setting is from another.
+// `thermocline eval`: perplexity and logits of a text or of given tokens, and the divergence of one
+// model or setting from another.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,7 +26,7 @@ struct Options {
   std::string text, tokens_json, logits, against;
   int window = 512, max_tokens = 0, score_from = 0;
   bool decode = false, predictor = false, json = false;
-  bool lossy = false;  // some mode loses: seen as decoding sees it
+  bool lossy = false;  // a mode is lossy, so the text is computed as in decoding
   std::string plot;
   TaskOptions task;
 };
@@ -72,7 +72,7 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
   return windows;
 }
 
-// What may differ between the sides beside the path that tokens take.
+// The settings that may differ between the two sides, besides the model and the way of decoding.
 constexpr std::array<std::string_view, 6> kSettings = {"cpu-isa",  "kv-type",  "activation",
                                                        "ffn-mode", "side-car", "quantize-head"};
 
@@ -250,7 +250,7 @@ Status Eval(Options options) {
 
 Command AddEval(const OptionSet& set) {
   auto o = std::make_shared<Options>();
-  o->model.ffn.down = DownInMemory::kFile;  // two sides that are compared lie alike
+  o->model.ffn.down = DownInMemory::kFile;  // gives both sides the same layout
   AddModelOptions(set, o->model);
   AddDecodeOptions(set, o->model);
   AddOptions(set, OptionGroup::kAblation, o->model);

@@ -9,7 +9,8 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 
 }  // namespace
 
-// magic "\x93NUMPY" 1 0, header length u16, header padded with spaces to a multiple of 64, newline.
+// The format is magic "\x93NUMPY" 1 0, header length u16, header padded with spaces to a multiple
+// of 64, newline.
 Result<std::unique_ptr<NpyWriter>> NpyWriter::Create(const std::string& path, std::int64_t rows,
                                                      std::int64_t cols) {
   auto writer = std::make_unique<NpyWriter>();

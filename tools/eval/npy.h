@@ -1,4 +1,4 @@
-// Writes a matrix of floats as NumPy's .npy.
+// Writes a matrix of floats in NumPy's .npy format.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace thermocline::tools {
 
-// Replaces an earlier .npy file only. Rows of `cols` f32, appended one at a time. Requires: exactly
-// `rows` rows before Commit.
+// Replaces only an earlier .npy file. Rows of `cols` f32 are appended one at a time. Requires:
+// exactly `rows` rows before Commit.
 class NpyWriter {
  public:
   static Result<std::unique_ptr<NpyWriter>> Create(const std::string& path, std::int64_t rows,

@@ -10,8 +10,8 @@ namespace {
 
 bool Predicted(const PredictorReport::Layer& layer) { return layer.counts.tokens > 0; }
 
-// Bytes of one token's network of a layer: gate rows of the predicted, up and down rows of those of
-// them that are active, and the predictor.
+// Bytes of a layer's network for one token: gate rows of the predicted neurons, up and down rows of
+// the active ones among them, and the predictor.
 double BytesOf(const load::LoadedModel& model, std::size_t l, FfnMode mode,
                const predictor::AuditCounts& c) {
   const model::LayerWeights& w = model.weights->layers[l];

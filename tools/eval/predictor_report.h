@@ -1,4 +1,4 @@
-// What audits of every token found: the table, the JSON and the picture of `eval --predictor`.
+// The results of auditing every token: the table, JSON and picture of `eval --predictor`.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace thermocline::tools {
 
-// Shifts at which a prediction is tried besides its own, in ffn::ShiftUnit.
+// Shifts at which a prediction is evaluated besides its own, in ffn::ShiftUnit.
 inline const std::vector<float> kSweep = {-1.5F, -1.0F, -0.7F, -0.5F, -0.3F, -0.15F,
                                           0.0F,  0.15F, 0.3F,  0.5F,  0.7F,  1.0F};
 
@@ -21,12 +21,12 @@ struct PredictorReport {
     double bytes_saved_share;  // of the dense network's bytes
   };
   struct Point {
-    double bytes_share, missed_mass;  // of all predicted layers
+    double bytes_share, missed_mass;  // over all predicted layers
   };
   std::vector<Layer> layers;
   std::vector<Point> sweep;
 
-  // Predicted layers together.
+  // The sum over the predicted layers.
   predictor::AuditCounts total() const;
 };
 
@@ -35,7 +35,7 @@ PredictorReport MakeReport(const load::LoadedModel& model, const ffn::Auditor& a
 
 Json::Array LayersJson(const PredictorReport& report);
 void PrintReport(const PredictorReport& report);
-// Precision and recall by layer; bytes against missed mass. SVG.
+// An SVG: precision and recall by layer, and bytes against missed mass.
 Status WriteReportPlot(const std::string& path, const PredictorReport& report);
 
 }  // namespace thermocline::tools

@@ -61,7 +61,7 @@ void Side::Rewind(int length) {
 }
 
 Result<std::span<const float>> Side::Logits(std::span<const int> tokens) {
-  transformer_->ffn().SetCounting(chunk_ == 1);  // what shares a step is not counted
+  transformer_->ffn().SetCounting(chunk_ == 1);  // tokens that share a step are not counted
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
     ASSIGN_OR_RETURN(const auto logits,

@@ -1,4 +1,4 @@
-// One model with its setting, on its way through a text: what `eval` scores and compares.
+// One side of `eval`'s comparison: a model with its settings, while it computes a text.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@ inline constexpr int kPrefillChunk = 32;  // tokens whose logits are computed at
 
 class Side {
  public:
-  // What is decoded with loss is seen as decoding sees it: as many tokens at once as share rows.
-  // `decode`: one token at a time.
+  // A lossy mode computes as many tokens at once as share rows in decoding. `decode`: one token at
+  // a time.
   static Result<std::unique_ptr<Side>> Create(const ModelOptions& options, bool decode);
 
-  // Room for so many tokens. OutOfRange beyond the model's context.
+  // Allocates for so many tokens. OutOfRange beyond the model's context.
   Status Prepare(int context_length);
-  // Audits every token from now on. Called before Prepare. FailedPrecondition if nothing predicts.
+  // Audits every token from now on. Requires: Prepare was not called. FailedPrecondition without
+  // predictors.
   Status Audit();
   // Requires: Audit.
   PredictorReport Report() const { return MakeReport(*model_, *auditor_, transformer_->ffn()); }
@@ -31,11 +32,11 @@ class Side {
   void Rewind(int length = 0);
   // Logits [T, V] of the next tokens, at most kPrefillChunk.
   Result<std::span<const float>> Logits(std::span<const int> tokens);
-  // Logits [V] behind a prompt that is read without loss, or behind one decoded token.
+  // Logits [V] after a prompt that is computed losslessly, or after one decoded token.
   Result<std::span<const float>> ReadPrompt(std::span<const int> tokens);
   Result<std::span<const float>> Decode(int token);
 
-  // What decoded tokens computed and read, by layer.
+  // The work of decoded tokens, by layer.
   std::vector<FfnLayerStats> Work() const;
 
   const load::LoadedModel& model() const { return *model_; }

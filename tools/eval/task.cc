@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kInvalid = "[invalid]";
 const std::vector<std::string> kGsm8kStop = {"Question:", "</s>", "<|im_end|>"};
 
-// One line, and where it stands.
+// One line, and its place for messages.
 struct Line {
   std::string where;
   Json json;

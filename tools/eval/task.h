@@ -1,5 +1,5 @@
-// Files of questions with known answers, and how an answer is judged.
-// Source: EleutherAI's lm-evaluation-harness, its task gsm8k and its type multiple_choice.
+// Reads files of questions with known answers, and judges answers. Source: EleutherAI's
+// lm-evaluation-harness, its task gsm8k and its type multiple_choice.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ namespace thermocline::tools {
 
 struct TaskItem {
   std::string prompt;
-  std::vector<std::string> choices;  // of a choice
-  int gold = 0;                      // the right one
-  std::string answer;                // of a question: what must come; GSM8K's with its reasoning
-  std::vector<std::string> stop;     // where an answer ends
+  std::vector<std::string> choices;  // kChoices only
+  int gold = 0;                      // index of the right choice
+  std::string answer;  // the expected answer to a question; GSM8K's includes the reasoning
+  std::vector<std::string> stop;  // texts that end an answer
 };
 
 struct Task {
   enum class Kind {
     kChoices,   // the most probable of some continuations
     kGsm8k,     // generated reasoning, then "#### " and a number
-    kGenerate,  // generated text, to be the answer itself
+    kGenerate,  // generated text that must equal the answer
   };
   Kind kind = Kind::kChoices;
   std::vector<TaskItem> items;
@@ -34,15 +34,15 @@ const char* TaskKindName(Task::Kind kind);
 //   {"prompt": text, "choices": [text, text, ...], "gold": index}
 //   {"question": text, "answer": "reasoning #### number"}           GSM8K
 //   {"prompt": text, "answer": text, "stop": [text, ...]}           stop: "\n" if absent
-// The first `shots` lines of GSM8K or of questions become examples in front of the others' prompts.
-// InvalidArgument names the line and what is wrong with it.
+// The first `shots` lines of GSM8K or of questions become examples before the others' prompts.
+// InvalidArgument names the line and the error.
 Result<Task> ReadTask(const std::string& path, int shots);
 
-// What is judged of a generated text: strictly the number behind "#### ", flexibly its last number;
-// "[invalid]" without one.
+// The part of a generated text to judge: strictly the number after "#### ", flexibly its last
+// number; "[invalid]" without one.
 std::string StrictAnswer(const std::string& text);
 std::string FlexibleAnswer(const std::string& text);
-// Whether two answers are the same: without commas, dollars, the last full stop, the reasoning
+// True if two answers are equal, ignoring commas, dollar signs, the last full stop, the reasoning
 // before "#### ", and case.
 bool SameAnswer(const std::string& answer, const std::string& expected);
 

@@ -21,7 +21,7 @@ using Tokens = std::vector<int>;
 // An item as tokens.
 struct Encoded {
   Tokens prompt;
-  std::vector<Tokens> continuations;  // of choices
+  std::vector<Tokens> continuations;  // for kChoices
 
   int longest() const {
     std::size_t longest = 0;
@@ -30,13 +30,14 @@ struct Encoded {
   }
 };
 
-// Characters, as the harness counts them.
+// The number of characters, which the harness normalizes by.
 std::size_t Characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
-// Spaces at the end of a prompt belong to what follows: tokens begin with their space.
+// Spaces at the end of a prompt are moved to the continuation, because tokens begin with their
+// space.
 Encoded Encode(const text::Tokenizer& tokenizer, const TaskItem& item) {
   const std::size_t end = item.prompt.find_last_not_of(" \t\n") + 1;
   const text::EncodeOptions options{.add_bos = tokenizer.vocabulary().add_bos};
@@ -131,7 +132,7 @@ class Evaluation {
     }
   }
 
-  // Logits behind the last of `tokens`.
+  // Logits after the last of `tokens`.
   Result<std::vector<float>> Read(std::span<const int> tokens) {
     std::vector<float> last;
     for (std::size_t at = 0; at < tokens.size(); at += kPrefillChunk) {
@@ -144,7 +145,7 @@ class Evaluation {
     return last;
   }
 
-  // In nats, behind the prompt whose last logits are `first`.
+  // The log-likelihood of `tokens` in nats, after the prompt whose last logits are `first`.
   Result<double> LogLikelihood(const Tokens& tokens, std::span<const float> first) {
     double sum = sampling::LogProbability(first, tokens.front());
     for (std::size_t at = 0; at + 1 < tokens.size(); at += kPrefillChunk) {
@@ -182,7 +183,7 @@ class Evaluation {
     return OkStatus();
   }
 
-  // Where the first of `stops` begins; npos: nowhere.
+  // The position of the first of `stops` in the text; npos if there is none.
   static std::size_t FindStop(const std::string& text, const std::vector<std::string>& stops) {
     std::size_t first = std::string::npos;
     for (const std::string& stop : stops) first = std::min(first, text.find(stop));

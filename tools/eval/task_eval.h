@@ -1,4 +1,4 @@
-// `thermocline eval --task`: the share of questions that a model answers rightly.
+// `thermocline eval --task`: the share of questions that a model answers correctly.
 #pragma once
 
 #include <string>
@@ -15,14 +15,13 @@ struct TaskOptions {
   int shots = 0, limit = 0, max_new_tokens = 256;
 };
 
-// --task and what goes with it.
+// Adds --task and its options.
 void AddTaskOptions(const OptionSet& set, TaskOptions& options);
 
-// Choices: the log-likelihood of each behind its prompt, both in the mode of decoding; acc takes
-// the most probable one, acc_norm the most probable one for a character. Questions: the prompt is
-// read without loss, the answer decoded greedily. A prompt that does not fit the context loses its
-// beginning, and is counted.
-// Source: EleutherAI's lm-evaluation-harness.
+// Choices: computes the log-likelihood of each after its prompt, both in the decoding mode; acc
+// selects the most probable one, acc_norm the most probable one per character. Questions: the
+// prompt is computed losslessly, the answer decoded greedily. A prompt that exceeds the context
+// loses its start, and is counted. Source: EleutherAI's lm-evaluation-harness.
 Status EvalTask(const ModelOptions& model, const TaskOptions& options, bool json);
 
 }  // namespace thermocline::tools

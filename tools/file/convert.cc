@@ -1,4 +1,4 @@
-// `thermocline convert`: any model we read, as GGUF.
+// `thermocline convert`: converts any supported model to GGUF.
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -33,7 +33,7 @@ const std::map<std::string, model::DownLayout> kLayouts = {
     {"rows", model::DownLayout::kRows},
 };
 
-// Of the model, and of most of its matrices.
+// Checks that the importance matrix covers the model and most of its matrices.
 Status CheckImportance(const model::ModelFile& file, const model::Importance& importance) {
   int known = 0, all = 0;
   for (const model::TensorInfo& tensor : file.tensors) {
@@ -57,7 +57,8 @@ Status CheckImportance(const model::ModelFile& file, const model::Importance& im
   return OkStatus();
 }
 
-// An input is never replaced: neither a file of the model, which may have several, nor the matrix.
+// Checks that the output replaces no input: neither a file of the model, which may have several,
+// nor the importance matrix.
 Status CheckNoInput(const Options& options, const model::ModelFile& model) {
   bool input = base::IsSameFile(options.out, options.imatrix);
   for (const auto& file : model.files) input = input || base::IsSameFile(options.out, file->path());
@@ -86,13 +87,13 @@ Status Convert(const Options& options) {
     ASSIGN_OR_RETURN(importance, model::Importance::Read(options.imatrix));
     RETURN_IF_ERROR(CheckImportance(*file, importance).Annotate(options.imatrix));
   }
-  // What no command could load is not written.
+  // A model that no command could load is not written.
   RETURN_IF_ERROR(model::MeasureWeights(*file, {}).status());
   ProgressBar bar("converting");
   RETURN_IF_ERROR(model::WriteGguf(
       *file, options.out,
       {.type = model::TypeByName(options.type),
-       // Copies are of columns.
+       // The copies are made of columns.
        .down = options.layout == "inputs" && options.down == "auto" ? model::DownLayout::kColumns
                                                                     : kLayouts.at(options.down),
        .input_major = options.layout == "inputs",

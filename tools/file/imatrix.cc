@@ -1,4 +1,5 @@
-// `thermocline imatrix`: how much each column of a matrix matters on a text, in llama.cpp's format.
+// `thermocline imatrix`: measures the importance of each matrix column on a text, in llama.cpp's
+// format.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -21,7 +22,7 @@ struct ImatrixOptions {
   bool json = false;
 };
 
-// Sums of squares of what each matrix multiplies, by where its weights lie.
+// Sums the squares of each matrix's inputs, by the address of its weights.
 class Collector final : public nn::ProductTap, public ffn::FfnTap {
  public:
   explicit Collector(const model::Weights& weights) : down_rows_(weights.layers.size()) {
@@ -34,7 +35,7 @@ class Collector final : public nn::ProductTap, public ffn::FfnTap {
     --found;
     const Place& place = found->second;
     const std::size_t bytes = weight.data - found->first;
-    if (bytes >= place.bytes) return;  // the head, a router
+    if (bytes >= place.bytes) return;  // the head, or a router
     model::Importance::Matrix& sums = *place.sums;
     const std::size_t index = bytes * sums.counts.size() / place.bytes;
     float* out = sums.sums.data() + index * sums.columns;
@@ -44,7 +45,7 @@ class Collector final : public nn::ProductTap, public ffn::FfnTap {
     }
     sums.counts[index] += static_cast<float>(tokens);
   }
-  // All neurons are computed, and of those along rows it is what down would multiply.
+  // All neurons are computed, and in row layout the sample has the inputs of down.
   void OnLayer(const ffn::FfnSample& s) override {
     if (down_rows_[s.layer] == nullptr) return;
     model::Importance::Matrix& sums = *down_rows_[s.layer];
@@ -107,7 +108,7 @@ class Collector final : public nn::ProductTap, public ffn::FfnTap {
   std::vector<model::Importance::Matrix*> down_rows_;  // [L] or null
 };
 
-// Experts that no token came by, which have no importance.
+// Counts experts that no token used, which have no importance.
 int CountUnseen(const model::Importance& importance) {
   int unseen = 0;
   for (const auto& [name, matrix] : importance.matrices)
@@ -116,7 +117,7 @@ int CountUnseen(const model::Importance& importance) {
 }
 
 Status Imatrix(const ImatrixOptions& options) {
-  RETURN_IF_ERROR(model::Importance::CheckReplaceable(options.out));  // before the work
+  RETURN_IF_ERROR(model::Importance::CheckReplaceable(options.out));  // checked before the work
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(options.model, FfnMode::kDense)));
   if (model->device != nullptr || model->memory.tier != load::MemoryPlan::Tier::kMemory)
     return base::FailedPrecondition(

@@ -30,7 +30,7 @@ const char* KindName(model::VocabularyKind kind) {
   return "";
 }
 
-// The layout of the down projections, and the predictors' ranks [L], if there are any.
+// Adds the layout of the down projections, and the predictors' ranks [L], if there are any.
 void DescribeFeedForward(const model::ModelFile& file, Json& out) {
   int rows = 0, columns = 0;
   Json::Array ranks;
@@ -109,7 +109,7 @@ Json Describe(const model::ModelFile& file) {
     by_type.Set(name, Json::Object{{"tensors", sums.first}, {"bytes", sums.second}});
   out.Set("types", std::move(by_type));
   out.Set("tensors", std::move(tensors));
-  // Long arrays (the vocabulary) are told by their length.
+  // Long arrays (the vocabulary) are shown by their length.
   Json metadata{Json::Object{}};
   for (const auto& [key, value] : file.metadata.as_object()) {
     const bool is_long = value.is_array() && value.as_array().size() > 16;
@@ -119,7 +119,7 @@ Json Describe(const model::ModelFile& file) {
   return out;
 }
 
-// Without control characters: a file may not write to the terminal as it likes.
+// `text` without control characters, so that a file cannot control the terminal.
 std::string Printable(std::string text) {
   for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
   return text;

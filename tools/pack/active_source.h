@@ -1,4 +1,4 @@
-// Which neurons a text activates, for the subcommands that order neurons or replay caches.
+// The neurons that a text activates, for the subcommands that order neurons or replay caches.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace thermocline::tools {
 
-// Every layer's, over the same tokens.
+// One per layer, over the same tokens.
 using ActiveLayers = std::vector<offline::ActiveColumns>;  // [L]
 
-// Keeps what tokens activate as bits, up to `tokens` of them.
+// Records tokens' active neurons as bits, up to `tokens` tokens.
 class ActiveTap final : public ffn::FfnTap {
  public:
   ActiveTap(const model::ModelConfig& config, int tokens);
@@ -28,7 +28,8 @@ class ActiveTap final : public ffn::FfnTap {
   std::vector<int> seen_;  // [L] tokens
 };
 
-// Writes a trace. Prompts come layer by layer for many tokens, a trace token by token.
+// Writes a trace. Prefill delivers layer by layer for many tokens, but a trace is written token by
+// token.
 class TraceTap final : public ffn::FfnTap {
  public:
   TraceTap(const model::ModelConfig& config, store::TraceWriter& writer);
@@ -36,14 +37,14 @@ class TraceTap final : public ffn::FfnTap {
   void OnExperts(int layer, std::span<const ffn::ChosenExpert> chosen, int tokens) override;
 
  private:
-  // The layer's sets are there; after the last one they are written.
+  // Called when the layer's sets are complete; after the last layer they are written.
   void EndLayer(int layer, std::size_t tokens);
   std::vector<int>& Empty(std::size_t token, int layer, std::size_t tokens);
   const int num_layers_;
   const std::size_t num_neurons_;
-  const bool of_experts_;  // then dense layers have empty sets
+  const bool of_experts_;  // dense layers then have empty sets
   store::TraceWriter& writer_;
-  std::vector<std::vector<int>> sets_;  // [T, L] of the tokens at hand
+  std::vector<std::vector<int>> sets_;  // [T, L] of the current tokens
 };
 
 // The last `tokens_max` tokens of a trace.

@@ -18,7 +18,7 @@ std::string Format(const char* format, auto... values) {
   return text;
 }
 
-// White for 0, dark blue for `most`; equal steps of the root are about equal steps to the eye.
+// White for 0, dark blue for `most`. Equal steps of the square root look about equal.
 std::string ColorOf(double share, double most) {
   const double depth = most > 0 ? std::sqrt(share / most) : 0;
   const auto mix = [&](int to) { return static_cast<int>(std::lround(255 + depth * (to - 255))); };
@@ -76,13 +76,13 @@ std::string WithExpertMap(const std::string& curves,
                 StrCat(columns * i / 4));
   map += Text(kLeft + columns * cell_w / 2, kTop + rows * cell_h + 34, "middle",
               "experts, the most used first");
-  // The curves below, as wide.
+  // The curves are scaled to the map's width and placed below it.
   const std::size_t box = curves.find("viewBox=\"0 0 ");
   double w = kWidth, h = 480;
   if (box != std::string::npos) std::sscanf(curves.c_str() + box, "viewBox=\"0 0 %lf %lf", &w, &h);
   const double scaled = h * kWidth / w;
   std::string below = curves.substr(curves.find("<svg"));
-  const std::size_t own = below.find(" width=");  // its size as a picture of its own
+  const std::size_t own = below.find(" width=");  // its size as a separate picture
   below.erase(own, below.find('>') - own);
   below.insert(4,
                Format(" x=\"0\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"", height, kWidth, scaled));

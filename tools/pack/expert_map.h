@@ -1,4 +1,4 @@
-// How often each layer uses each of its experts, as a picture.
+// A picture of how often each layer uses each of its experts.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace thermocline::tools {
 
-// `curves`, an SVG, with a map above it: a row for each layer, a column for each expert, the most
-// used first; the darker, the more of the tokens chose it. Layers without experts have empty rows.
+// `curves`, an SVG, with a map above it: a row per layer, a column per expert, the most used first;
+// darker means that more tokens chose it. Layers without experts have empty rows.
 std::string WithExpertMap(const std::string& curves,
                           const std::vector<offline::ActivationCounter>& layers);
 

@@ -23,7 +23,7 @@ using model::LayerParts;
 using offline::BundleWriter;
 using store::BundleIndex;
 
-// More than this adds minutes to the search for pairs, and little to what is known about them.
+// More tokens add minutes to the search for pairs, and little knowledge about them.
 constexpr int kOrderTokensMax = 1 << 14;
 
 struct Options {
@@ -35,7 +35,7 @@ struct Options {
   bool json = false;
 };
 
-// What the writing needs of the model; nothing of it is loaded.
+// The data of the model that writing needs; no weights are loaded.
 struct Source {
   std::unique_ptr<model::ModelFile> file;
   predictor::SideCarIdentity identity;
@@ -56,7 +56,7 @@ Result<Source> OpenSource(const Options& o) {
   return source;
 }
 
-// Loads what `parts` says, the neurons as rows.
+// Loads the parts that `parts` selects, with neurons as rows.
 Result<std::unique_ptr<model::Weights>> LoadRows(const Source& source,
                                                  std::function<LayerParts(int)> parts) {
   return model::LoadWeights(*source.file, *source.pool,
@@ -67,7 +67,7 @@ Result<std::unique_ptr<model::Weights>> LoadRows(const Source& source,
                              .on_progress = {}});
 }
 
-// The layout of all layers' bundles, of groups near `group_bytes`.
+// The layout of all layers' bundles, in groups of about `group_bytes`.
 Result<store::NeuronLayout> LayoutOf(const Source& source, const model::Weights& weights,
                                      int group_bytes) {
   const int d = source.identity.hidden_size;
@@ -160,7 +160,7 @@ BundleIndex IndexOf(const Source& source, BundleIndex::Kind kind) {
           .num_hidden_layers = source.identity.num_hidden_layers};
 }
 
-// What went wrong while writing, and what is left.
+// The error, with the progress so far and the way to continue.
 Status Stopped(const Status& status, const BundleWriter& writer) {
   return status.Annotate(StrCat(writer.layers_done(), " of ", writer.index().num_hidden_layers,
                                 " layers are written to ", writer.part_path(),
@@ -191,7 +191,7 @@ Status AddImage(const Source& source, int layer, BundleWriter& writer) {
   return writer.AddImage(padded);
 }
 
-// The layers that are not written yet, one in memory at a time; then the file gets its name.
+// Writes the remaining layers, with one in memory at a time, then renames the file.
 Status WriteAll(const Source& source, BundleWriter& writer) {
   const int layers = writer.index().num_hidden_layers;
   const bool neurons = writer.index().kind == BundleIndex::Kind::kNeurons;
@@ -231,7 +231,7 @@ Result<Packed> Write(const Source& source, BundleIndex index) {
   return packed;
 }
 
-// Of the data, the bytes that are no neuron's.
+// The share of padding bytes in the data.
 double PaddingShare(const BundleIndex& index) {
   const double bundles = static_cast<double>(index.num_hidden_layers) * index.intermediate_size *
                          static_cast<double>(index.layout.bundle_bytes());
@@ -280,7 +280,7 @@ Status PackNeurons(const Options& o, const Source& source) {
   return OkStatus();
 }
 
-// A model without zeros: whole layers, as they lie in memory.
+// Packs a model without zeros: whole layers, in their memory layout.
 Status PackLayers(const Options& o, const Source& source) {
   if (!o.order.empty() || !o.trace.empty() || !o.text.text.empty())
     return base::InvalidArgument(
@@ -289,7 +289,7 @@ Status PackLayers(const Options& o, const Source& source) {
         "and --text have no meaning");
   BundleIndex index = IndexOf(source, BundleIndex::Kind::kLayers);
   index.order = "whole layers";
-  // In one stage, which is not read: only the sizes count.
+  // One stage, which is never read, because only the sizes are needed.
   ASSIGN_OR_RETURN(const auto shapes, model::LoadWeights(*source.file, *source.pool,
                                                          {.shared = {false, false},
                                                           .stage = [](int) { return 0; },
@@ -314,7 +314,7 @@ Status PackLayers(const Options& o, const Source& source) {
   return OkStatus();
 }
 
-// A mixture: an expert is read whole.
+// Packs a mixture of experts: an expert is read as a whole.
 Status PackExperts(const Options& o, const Source& source) {
   if (!o.order.empty() || !o.trace.empty() || !o.text.text.empty())
     return base::InvalidArgument(

@@ -1,4 +1,5 @@
-// The bundles of a mixture: an expert is read whole, its matrices as they lie in memory.
+// The bundles of a mixture of experts: an expert is read as a whole, its matrices in their memory
+// layout.
 #pragma once
 
 #include "engine/base/worker_pool.h"
@@ -11,8 +12,8 @@ namespace thermocline::tools {
 Result<store::NeuronLayout> ExpertLayoutOf(const model::ModelFile& file,
                                            const model::Weights& weights);
 
-// Adds layer `layer`, the writer's next. A layer without experts becomes zeros: nobody reads them.
-// Errors as model::LoadWeights and BundleWriter::AddNeurons.
+// Adds layer `layer`, the writer's next. A layer without experts becomes zeros, which are never
+// read. Errors as model::LoadWeights and BundleWriter::AddNeurons.
 Status AddExperts(const model::ModelFile& file, base::WorkerPool& pool, int layer,
                   offline::BundleWriter& writer);
 

@@ -14,7 +14,7 @@ std::span<const std::uint32_t> ColdOf(const NeuronOrder& order) {
   return std::span(order.neurons).subspan(order.hot);
 }
 
-// A shuffle that is the same everywhere: std::shuffle's is not.
+// A shuffle that is the same on every platform; std::shuffle is not.
 std::vector<std::uint32_t> Shuffled(std::span<const std::uint32_t> neurons) {
   std::vector<std::uint32_t> out(neurons.begin(), neurons.end());
   std::mt19937 random(1);

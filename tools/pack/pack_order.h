@@ -1,4 +1,4 @@
-// The orders of neurons that `thermocline pack` writes, and what they are worth.
+// The orders of neurons that `thermocline pack` writes, and their quality.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace thermocline::tools {
 
 enum class OrderKind { kCoactivation, kFrequency, kNone };
 
-// Mean runs of needed neurons among the cold ones, on tokens that no order was made from.
+// Mean run length of needed neurons among the cold ones, on tokens that were not used for the
+// order.
 struct LayerRuns {
   int hot = 0;  // neurons
   double coactivation = 0, frequency = 0, random = 0;
@@ -23,18 +24,18 @@ struct LayerRuns {
 
 struct PackOrder {
   std::string description;                        // for the file and for people
-  std::vector<store::BundleIndex::Layer> layers;  // positions, activations if known
-  std::int64_t tokens = 0;                        // behind the activations
-  std::int64_t held_out = 0;                      // tokens that the runs were counted on; 0: not
+  std::vector<store::BundleIndex::Layer> layers;  // positions; activations if known
+  std::int64_t tokens = 0;                        // number of tokens for the activations
+  std::int64_t held_out = 0;                      // number of tokens for the runs; 0 = not measured
   std::vector<LayerRuns> runs;                    // [L], or empty
 };
 
-// From recorded activations: the first four fifths make the order, the rest judges it.
+// The order from recorded activations: the first four fifths make it, the rest measures it.
 PackOrder OrderFromActive(const ActiveLayers& layers, OrderKind kind, double hot,
                           base::WorkerPool& pool);
-// From a profile's counts, by frequency; as the model has it where a layer has none.
+// The order by frequency from a profile's counts; the model's own for layers without counts.
 PackOrder OrderFromCounts(const predictor::SideCar& side_car, double hot);
-// As the model has it.
+// The model's own order.
 PackOrder OrderOfModel(int layers, int neurons);
 
 Json RunsJson(const PackOrder& order);

@@ -1,5 +1,5 @@
-// `thermocline profile`: how often a text activates each neuron, and what placement and prediction
-// can make of it.
+// `thermocline profile`: counts how often a text activates each neuron, for placement and
+// prediction.
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -25,7 +25,7 @@ namespace {
 using offline::ActivationCounter;
 using offline::kUnionWindows;
 
-constexpr double kHot = 0.8;  // of the activations; PowerInfer's measure
+constexpr double kHot = 0.8;  // share of the activations, PowerInfer's measure
 
 struct ProfileOptions {
   ModelOptions model;
@@ -45,11 +45,11 @@ class CountingTap final : public ffn::FfnTap {
   void BeginWindow() {
     for (ActivationCounter& layer : layers_) layer.BeginSequence();
   }
-  // Writes them down too.
+  // Also writes a trace.
   void SetTrace(ffn::FfnTap* trace) { trace_ = trace; }
   void OnLayer(const ffn::FfnSample& s) override {
     if (trace_ != nullptr) trace_->OnLayer(s);
-    const std::vector<float> none(of_experts_ ? neurons_ : 0);  // of a mixture's dense layer
+    const std::vector<float> none(of_experts_ ? neurons_ : 0);  // for a mixture's dense layers
     for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
       layers_[s.layer].Add(of_experts_ ? std::span<const float>(none)
                                        : std::span(s.neurons + t * neurons_, neurons_));
@@ -64,7 +64,7 @@ class CountingTap final : public ffn::FfnTap {
       for (const ffn::ChosenExpert& each : chosen.subspan(at, k)) active[each.expert] = 0;
     }
   }
-  // The neurons of every token of a trace, which is one sequence.
+  // Adds the neurons of every token of a trace, which is one sequence.
   void AddTrace(const store::Trace& trace) {
     std::vector<float> active(neurons_);
     for (std::int64_t token = 0; token < trace.tokens; ++token) {
@@ -127,7 +127,7 @@ void PrintTable(const char* what, const std::vector<ActivationCounter>& layers) 
       what, what);
 }
 
-// At most 200 of a layer's frequencies, evenly spread over the logarithm of the rank.
+// At most 200 of a layer's frequencies, evenly spaced over the logarithm of the rank.
 charts::Series FrequencyOverRank(const ActivationCounter& c) {
   std::vector<std::uint32_t> counts = c.counts();
   std::sort(counts.begin(), counts.end(), std::greater<>());
@@ -154,7 +154,7 @@ Status WritePlot(const std::string& path, bool experts,
       .x = {.label = "tokens in a row", .whole = true, .min = 0, .max = kUnionWindows.back()},
       .y = {.label = "share of " + what, .percent = true, .min = 0}};
   const auto colors = charts::Colors(base::IntSize(layers));
-  const std::size_t every = (layers.size() + 7) / 8;  // labels that fit a legend
+  const std::size_t every = (layers.size() + 7) / 8;  // a legend has room for eight labels
   for (std::size_t i = 0; i < layers.size(); ++i) {
     charts::Series frequency = FrequencyOverRank(layers[i]);
     charts::Series unions{.points = {{1, layers[i].active_share()}}};
@@ -173,7 +173,7 @@ Status WritePlot(const std::string& path, bool experts,
   return file->Commit();
 }
 
-// What was counted, and in how many windows.
+// The number of counted tokens and windows.
 struct Counted {
   std::int64_t tokens = 0;
   std::size_t windows = 1;

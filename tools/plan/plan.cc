@@ -1,5 +1,5 @@
-// `thermocline plan`: where the neurons of a model should lie on a machine, and what a token then
-// takes; or what caches make of a trace (plan_replay.h).
+// `thermocline plan`: plans the placement of a model's neurons on a machine and predicts the time
+// per token; or replays a trace through caches (plan_replay.h).
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -73,7 +73,7 @@ Result<std::vector<Reading>> Readings(const model::ModelFile& file, const std::s
   return out;
 }
 
-// Counts of a profile where the side-car has them; --active and --zipf want the assumption.
+// Counts of a profile if the side-car has them; with --active or --zipf they are assumed instead.
 Result<std::optional<predictor::SideCar>> ReadCounts(const Options& o,
                                                      const model::ModelFile& file) {
   const bool assume = o.active > 0 || o.zipf >= 0;

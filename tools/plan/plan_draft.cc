@@ -17,7 +17,7 @@ using base::InvalidArgument;
 
 constexpr double kMsMin = 1e-6, kMsMax = 1e9;
 
-// "10,10.5,11": numbers in [low, high].
+// Parses "10,10.5,11": numbers in [low, high].
 Result<std::vector<double>> ParseList(const char* option, const std::string& text, double low,
                                       double high) {
   std::vector<double> out;
@@ -34,7 +34,7 @@ Result<std::vector<double>> ParseList(const char* option, const std::string& tex
   return out;
 }
 
-// What was given instead of, or over, what was measured.
+// Replaces measured values by those of the options.
 Status Override(const PlanDraftOptions& o, offline::PairModel& pair) {
   const auto set = [](double value, double unit, double& field) {
     if (value >= 0) field = value * unit;
@@ -43,7 +43,7 @@ Status Override(const PlanDraftOptions& o, offline::PairModel& pair) {
   set(o.acceptance, 1, pair.phi.p);
   set(o.phi_a, 1, pair.phi.a);
   set(o.phi_floor, 1, pair.phi.c);
-  // The next token is one more of those that are accepted.
+  // The token after a fully accepted draft is predicted as well as an accepted one.
   if (o.times.empty()) pair.bonus_hit = pair.phi.p;
   set(o.bonus_hit, 1, pair.bonus_hit);
   set(o.draft_slowdown, 1, pair.draft_slowdown);
@@ -61,7 +61,7 @@ Status Override(const PlanDraftOptions& o, offline::PairModel& pair) {
   return CheckHits(pair.correction_hits, "--correction-hit");
 }
 
-// What would be with other machines.
+// Applies the options that assume faster or separate machines.
 void Suppose(const PlanDraftOptions& o, offline::PairModel& pair) {
   pair.draft_token_s /= o.draft_speedup;
   for (double& time : pair.verify_s) time /= o.target_speedup;
@@ -82,7 +82,7 @@ Result<offline::PairModel> FindPair(const PlanDraftOptions& o) {
   return pair;
 }
 
-// --rounds alone asks for hit rates and no pair.
+// True unless only --rounds is given, which needs hit rates and no pair.
 bool WantsPair(const PlanDraftOptions& o) {
   return o.rounds.empty() || !o.times.empty() || o.draft_token_ms >= 0 || !o.verify_ms.empty() ||
          o.acceptance >= 0;

@@ -1,4 +1,4 @@
-// `thermocline plan --draft`: what a draft would gain on a machine, and in which mode.
+// `thermocline plan --draft`: predicts the gain of a draft model on a machine, and the best mode.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace thermocline::tools {
 
-// Numbers below 0 and empty lists (separated by commas): not given.
+// Negative numbers and empty lists (comma-separated) mean not given.
 struct PlanDraftOptions {
   bool draft = false;
   std::string times, rounds;  // reports of `bench --spec --json`

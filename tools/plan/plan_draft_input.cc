@@ -32,7 +32,7 @@ Result<double> ToNumber(const Json& value, const std::string& where, Range range
   return number;
 }
 
-// Members of one object; `where` is in front of their names in messages.
+// The members of one object; `where` precedes their names in messages.
 struct Reader {
   const Json& object;
   std::string where;
@@ -64,7 +64,7 @@ struct Reader {
 Result<std::vector<double>> ReadTimes(const Reader& pair) {
   ASSIGN_OR_RETURN(const Json::Array* list, pair.List("verify_s"));
   std::vector<double> times;
-  std::size_t measured = 0;  // entries up to the last that was
+  std::size_t measured = 0;  // entries up to the last measured one
   for (std::size_t i = 0; i < list->size(); ++i) {
     const Json& value = (*list)[i];
     double time = 0;
@@ -123,7 +123,7 @@ Result<offline::RecordedRound> ReadRound(const Json& value, const std::string& w
   return round;
 }
 
-// The array of rounds of a report, or the objects on the lines.
+// The rounds: the array of a report, or the objects on the lines.
 Result<Json::Array> RoundsOf(const std::string& text, const std::string& path) {
   const auto whole = base::ParseJson(text);
   if (whole.ok() && whole->is_array()) return whole->as_array();

@@ -1,4 +1,4 @@
-// What `thermocline plan --draft` says and draws.
+// The reports of `thermocline plan --draft`: text, JSON and SVG.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ inline constexpr std::int64_t kPlannedTokens = 100000;  // of a simulated run
 // A pair, simulated in every mode with every draft length.
 struct DraftPlan {
   offline::PairModel pair;
-  int width = 0;  // tokens guessed behind each length
+  int width = 0;  // tokens guessed for each accepted length
   // [mode][n]
   std::array<std::array<offline::SimulatedRun, kDraftTokensMax + 1>, std::size(kPlannedModes)>
       runs = {};
@@ -28,12 +28,12 @@ struct DraftPlan {
     return runs[static_cast<std::size_t>(mode)][n];
   }
   int BestLength(SpecMode mode) const;
-  // The plainest mode that none beats by more than 1%.
+  // The simplest mode that no other beats by more than 1%.
   SpecMode BestMode() const;
 };
 DraftPlan MakeDraftPlan(const offline::PairModel& pair, int width);
 
-// Hits among so many rounds, those of a known rank.
+// Hits among `rounds` rounds with a known rank.
 struct HitReport {
   int rounds = 0;
   offline::HitCounts counts = {};
@@ -47,7 +47,8 @@ struct HitReport {
 // Either part may be missing.
 Json DraftPlanJson(const std::optional<DraftPlan>& plan, const std::optional<HitReport>& hits);
 void PrintDraftPlan(const std::optional<DraftPlan>& plan, const std::optional<HitReport>& hits);
-// Speed over draft length for the pair, and for several acceptance rates; hits over branches.
+// An SVG: speed over draft length for the pair and for several acceptance rates, and hits over
+// branches.
 std::string DraftPlanSvg(const std::optional<DraftPlan>& plan,
                          const std::optional<HitReport>& hits);
 

@@ -13,7 +13,8 @@ charts::Series Curve(const offline::PairModel& pair, SpecMode mode, int width) {
   return series;
 }
 
-// Where the draft takes as long as the target: n t = T(n + 1). Nothing if it never does.
+// The draft length at which the draft takes as long as the target: n t = T(n + 1). nullopt if there
+// is none.
 std::optional<double> BalancedLength(const offline::PairModel& pair) {
   const auto lacks = [&](int n) { return pair.Verify(n + 1) - n * pair.draft_token_s; };
   for (int n = 1; n <= kDraftTokensMax; ++n) {
@@ -23,7 +24,7 @@ std::optional<double> BalancedLength(const offline::PairModel& pair) {
   return std::nullopt;
 }
 
-// From zero, with a line where draft and target take as long as each other.
+// Sets axes from zero, with a line where draft and target take equally long.
 void Finish(const offline::PairModel& pair, charts::Chart& plot) {
   plot.x = {.label = "drafted tokens n", .whole = true, .min = 0, .max = kDraftTokensMax};
   plot.y = {.label = "tokens/s", .min = 0};

@@ -14,7 +14,8 @@
 namespace thermocline::tools {
 namespace {
 
-// Beside the built-in models: config/machines of the sources, machines of an installation.
+// The folder beside the built-in models: config/machines of the sources, machines of an
+// installation.
 Result<std::filesystem::path> MachinesFolder() {
   ASSIGN_OR_RETURN(const std::string model, model::ResolveModel("tidepool"));
   return std::filesystem::path(model).parent_path().parent_path() / "machines";
@@ -48,7 +49,7 @@ Result<placement::Machine> ReadMachine(const std::string& machine) {
   return out;
 }
 
-// Without memory for a hot side there is none, and no threads are taken for it.
+// Without memory for a hot side no hot side is measured, and no threads are reserved for it.
 Result<placement::Machine> MeasureThis(const MachineOptions& o, const model::ModelFile& file,
                                        const std::string& model_hash) {
   load::ThisMachineOptions options{
@@ -98,7 +99,8 @@ Result<placement::Machine> FindMachine(const MachineOptions& o, const model::Mod
   if (m.unified && o.vram < 0 && o.ram >= 0) m.hot_bytes = m.memory_bytes;
   if (m.unified && o.vram >= 0 && o.ram < 0) m.memory_bytes = m.hot_bytes;
   if (o.flash_mbps >= 0) {
-    constexpr double kReadBytes = 8 << 10;  // of a machine without flash: as fast in reads of 8 KiB
+    // A machine without flash is given equal speed for all reads.
+    constexpr double kReadBytes = 8 << 10;
     const double bytes = o.flash_mbps * 1e6;
     m.flash_reads_per_s = m.flash_bytes_per_s > 0
                               ? m.flash_reads_per_s * bytes / m.flash_bytes_per_s

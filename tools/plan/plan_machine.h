@@ -19,11 +19,11 @@ struct MachineOptions {
   double flash_mbps = -1, sync_us = -1;        // below 0: the machine's
 };
 
-// Adds --machine and what changes it.
+// Adds --machine and the options that override its values.
 void AddMachineOptions(const OptionSet& set, MachineOptions& options);
 
-// For `file`, of this hash. NotFound names the machines there are; InvalidArgument the file, the
-// field or the option; for this machine errors as load::ThisMachine.
+// The machine for `file`, which has this hash. NotFound names the available machines;
+// InvalidArgument the file, the field or the option; for this machine errors as load::ThisMachine.
 Result<placement::Machine> FindMachine(const MachineOptions& options, const model::ModelFile& file,
                                        const std::string& model_hash);
 

@@ -1,5 +1,4 @@
-// `thermocline plan --replay`: what caches of several sizes and policies would have made of a
-// trace.
+// `thermocline plan --replay`: simulates caches of several sizes and policies on a trace.
 #include "tools/plan/plan_replay.h"
 
 #include <algorithm>
@@ -23,14 +22,14 @@ using offline::kCachePolicies;
 
 constexpr std::size_t kPolicies = std::size(kCachePolicies);
 
-// What each policy made of one size.
+// The policies' results for one cache size.
 struct Row {
   double share = 0;
   std::size_t neurons = 0;
   std::array<offline::ReplayResult, kPolicies> results;
 };
 
-// "20%" or "0.2", separated by commas.
+// Parses "20%" or "0.2", separated by commas.
 Result<std::vector<double>> ParseShares(const std::string& text) {
   std::vector<double> shares;
   for (std::size_t at = 0; at <= text.size();) {
@@ -125,7 +124,7 @@ Status WritePlot(const std::string& path, const std::vector<Row>& rows) {
       .title = "Needed neurons found in memory",
       .x = {.label = "neurons that fit in memory", .percent = true, .min = 0, .max = 1},
       .y = {.label = "hit rate", .percent = true, .min = 0, .max = 1}};
-  // In the order of kCachePolicies; two of them often lie one above the other.
+  // In the order of kCachePolicies, two of which often coincide.
   static constexpr const char* kColors[kPolicies] = {"#8c8c8c", "#e69f00", "#56b4e9",
                                                      "#009e73", "#d55e00", "#000000"};
   for (std::size_t i = 0; i < kPolicies; ++i) {

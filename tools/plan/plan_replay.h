@@ -1,4 +1,4 @@
-// `thermocline plan --replay`: what caches make of a trace.
+// `thermocline plan --replay`: simulates caches on a trace.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ Json LayerJson(std::size_t index, const LayerPlacement& l) {
                       {"load_share", l.active > 0 ? l.active_hot / l.active : 0}};
 }
 
-// Layers that a line of the table stands for: neighbours with the same home and, to a hundredth,
+// True if one line of the table can show both layers: they have the same home and, to a hundredth,
 // the same shares.
 bool Alike(const LayerPlacement& a, const LayerPlacement& b) {
   const auto share = [](const LayerPlacement& l, std::int64_t part) {

@@ -1,4 +1,4 @@
-// What `thermocline plan` says and draws about a placement.
+// The reports of `thermocline plan` about a placement: text, JSON and SVG.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace thermocline::tools {
 
 struct PlanReport {
-  std::string model, frequencies, mode;  // path; where the frequencies are from; for people
+  std::string model, frequencies, mode;  // path; source of the frequencies; description
   int context_length = 0;
   const placement::Problem& problem;
   const placement::Placement& placement;
@@ -20,7 +20,7 @@ struct PlanReport {
 
 Json PlanJson(const PlanReport& report);
 void PrintPlan(const PlanReport& report);
-// Layer x tier as a heat map, and the seconds and load share of each layer.
+// An SVG: a heat map of layer x tier, and the seconds and load share of each layer.
 std::string PlanSvg(const PlanReport& report);
 
 }  // namespace thermocline::tools

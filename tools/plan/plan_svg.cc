@@ -10,7 +10,7 @@ namespace {
 
 using placement::LayerPlacement;
 
-// Pixels.
+// Sizes in pixels.
 constexpr double kLeft = 70, kTop = 84, kRow = 56, kWidth = 900, kTimes = 200, kGap = 50;
 constexpr const char* kRows[] = {"hot", "RAM", "flash", "load"};
 constexpr const char* kParts[] = {"home", "networks", "sync", "flash"};
@@ -102,7 +102,7 @@ std::string LayerTicks(std::size_t layers, double column, double y) {
   return out;
 }
 
-// A line under the title; where the layers are at home.
+// A line under the title with the layers' homes.
 std::string Subtitle(const PlanReport& r) {
   const placement::Placement& p = r.placement;
   const auto homes = std::count_if(p.layers.begin(), p.layers.end(),

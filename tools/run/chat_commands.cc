@@ -40,7 +40,7 @@ Status Help(ChatSession&, const std::string&) {
   return OkStatus();
 }
 
-// What /set knows: the values of generations, and what only a chat has.
+// The settings of /set: those of generations, and those that only a chat has.
 std::vector<Setting> ChatSettings(RunOptions& options) {
   std::vector<Setting> settings = SettingsOf(options);
   settings.push_back({"mode", TextValue{&options.mode},
@@ -54,14 +54,14 @@ void ShowSettings(const std::vector<Setting>& settings) {
     Note(StrCat("  ", Padded(s.name, 20), Padded(TextOf(s.value), 10), " ", s.help));
 }
 
-// "on" and "off" are what one says, and "" for nothing.
+// Converts the user's "on" and "off" to a value's text, and "\"\"" to "".
 std::string Spoken(const OptionValue& value, const std::string& text) {
   if (text == "\"\"") return "";
   if (!std::holds_alternative<BoolValue>(value)) return text;
   return text == "on" ? "true" : text == "off" ? "false" : text;
 }
 
-// Whether a message in these modes would be answered.
+// OK if a message in these modes can be answered.
 Status CanCompute(const std::string& text, const EngineStats& stats) {
   ASSIGN_OR_RETURN(const FfnModes modes,
                    ParseFfnModes(text, static_cast<int>(stats.ffn.size()), FfnMode::kDense));
@@ -124,7 +124,7 @@ Status System(ChatSession& session, const std::string& argument) {
   return OkStatus();
 }
 
-// What the user calls a file: ~ is the home.
+// The path of a file as the user writes it, with ~ replaced by the home folder.
 Result<std::string> PathOf(const std::string& argument) {
   if (argument.empty()) return InvalidArgument("the name of a file is missing");
   const char* home = std::getenv("HOME");
@@ -135,7 +135,7 @@ std::string Messages(const Conversation& conversation) {
   return StrCat(conversation.size(), conversation.size() == 1 ? " message" : " messages");
 }
 
-// Where the file is, behind links: they stay.
+// The path with links resolved, so that links are not replaced.
 std::string RealPath(const std::string& path) {
   std::error_code error;
   const auto real = std::filesystem::weakly_canonical(path, error);

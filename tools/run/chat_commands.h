@@ -1,4 +1,4 @@
-// What a line of a chat that begins with "/" does.
+// The commands of a chat, which are lines that begin with "/".
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace thermocline::tools {
 
 class ChatSession;
 
-// `line`: "/set temperature 0.7". InvalidArgument: there is no such command, or it takes something
-// else; what it does may fail, too.
+// `line`: "/set temperature 0.7". InvalidArgument: an unknown command or wrong arguments; errors of
+// the command itself.
 Status RunCommand(ChatSession& session, const std::string& line);
 
 }  // namespace thermocline::tools

@@ -18,7 +18,7 @@ std::string Trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// What is worth knowing of an answer that did not end by itself; "" = nothing.
+// A note about an answer that did not end by itself; "" = none.
 std::string EndingOf(const Generation& g, const RunOptions& options) {
   if (g.reason == FinishReason::kCancelled) return "(stopped)";
   if (g.reason != FinishReason::kLength) return "";
@@ -85,7 +85,7 @@ std::optional<std::string> ChatSession::ReadMessage() {
   const std::string text = Trimmed(line.text);
   if (text.find('\n') != std::string::npos && !text.starts_with(kBlock)) return " " + text;
   if (text.starts_with(kBlock)) return ReadBlock(text.substr(kBlock.size()));
-  // A space in front makes a message of what looks like a command.
+  // A leading space turns a line that looks like a command into a message.
   return line.text.starts_with(' ') && text.starts_with('/') ? " " + text : text;
 }
 

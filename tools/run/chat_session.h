@@ -1,4 +1,4 @@
-// `thermocline run` without a prompt: a chat on the terminal, or of the lines of a pipe.
+// `thermocline run` without a prompt: a chat on the terminal, or with the lines of a pipe.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ class ChatSession {
   // Borrows all three. FailedPrecondition if the model has no chat template.
   static Result<std::unique_ptr<ChatSession>> Create(Engine& engine, RunOptions& options,
                                                      LineReader& reader);
-  // Until the input ends or End is called. What fails is told and the chat goes on; of a pipe, the
-  // first error is returned at the end.
+  // Runs until the input ends or End is called. Errors are printed and the chat continues; with a
+  // pipe, the first error is returned at the end.
   Status Run();
 
-  // For commands.
+  // Access for commands.
   Engine& engine() { return engine_; }
   RunOptions& options() { return options_; }
   Conversation& conversation() { return conversation_; }
   const std::optional<Usage>& last_usage() const { return last_usage_; }
-  // The conversation is another one now.
+  // Called when the conversation is replaced.
   void ForgetUsage() { last_usage_.reset(); }
-  // Files that this chat has saved or loaded: it may replace them.
+  // Files that this chat has saved or loaded, which it may replace.
   std::set<std::string>& files() { return files_; }
   void End() { ended_ = true; }
 
@@ -39,11 +39,11 @@ class ChatSession {
   ChatSession(Engine& engine, RunOptions& options, LineReader& reader,
               std::unique_ptr<ChatFormatter> formatter);
   void Greet();
-  // The next message or command; nothing: the input has ended. "" = there is none, read on.
+  // The next message or command; nullopt at the end of the input; "" for an empty one.
   std::optional<std::string> ReadMessage();
   std::optional<std::string> ReadBlock(std::string text);
   Status Answer(const std::string& line);
-  // Tells what failed.
+  // Prints an error.
   void Fail(const Status& status);
   Status Ask(const std::string& message);
 
@@ -58,7 +58,7 @@ class ChatSession {
   bool ended_ = false;
 };
 
-// A line of the program's own, beside the chat: on standard error.
+// Prints a message of the program itself on standard error.
 void Note(const std::string& text);
 
 }  // namespace thermocline::tools

@@ -1,4 +1,4 @@
-// The messages of a chat, and the file they are saved in.
+// The messages of a chat, and the file that stores them.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@ namespace thermocline::tools {
 class Conversation {
  public:
   explicit Conversation(std::string system = "") : system_(std::move(system)) {}
-  // A file that Save wrote, or any with {"messages": [{"role", "content"}]} of texts. Errors as
-  // ReadFileToString; InvalidArgument says which message is none.
+  // Reads a file that Save wrote, or any with {"messages": [{"role", "content"}]} of texts. Errors
+  // as ReadFileToString; InvalidArgument names the malformed message.
   static Result<Conversation> Load(const std::string& path);
-  // Replaces what is there. Errors as FileWriter.
+  // Replaces an existing file. Errors as FileWriter.
   Status Save(const std::string& path) const;
 
   // The system message; "" = none.
   const std::string& system() const { return system_; }
   void SetSystem(std::string text) { system_ = std::move(text); }
-  // Of users and assistants.
+  // The number of messages of users and assistants.
   int size() const { return static_cast<int>(turns_.size()); }
   void Add(const char* role, const std::string& text);
   void DropLast() { turns_.pop_back(); }
   void Clear() { turns_.clear(); }  // the system message stays
-  // {"messages": [...]}, as chat templates and saved files have it.
+  // {"messages": [...]}, the format of chat templates and saved files.
   Json ToJson() const;
 
  private:

@@ -17,7 +17,7 @@ volatile std::sig_atomic_t interrupted = 0;
 void CatchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted = 1; };
-  sigaction(SIGINT, &action, nullptr);  // a read that waits ends, too: no SA_RESTART
+  sigaction(SIGINT, &action, nullptr);  // without SA_RESTART, so that a waiting read ends, too
 }
 
 bool Interrupted() { return interrupted != 0; }
@@ -25,7 +25,7 @@ bool Interrupted() { return interrupted != 0; }
 Result<Generation> Generate(Engine& engine, Request request,
                             const std::function<void(std::string_view)>& on_text) {
   interrupted = 0;
-  request.progress = true;  // a long prompt is heard of, and can be stopped, while it is read
+  request.progress = true;  // reports prefill's progress, so that a long prompt can be interrupted
   ASSIGN_OR_RETURN(const auto channel, engine.Submit(std::move(request)));
   Generation out;
   TokenChannel::Update update;

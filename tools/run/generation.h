@@ -1,4 +1,4 @@
-// One generation of `thermocline run`: streamed as it comes, stopped by Ctrl-C.
+// One generation of `thermocline run`: streamed, and stopped by Ctrl-C.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,22 @@ struct Generation {
 
 // From now on Ctrl-C (SIGINT) ends a generation, not the program.
 void CatchInterrupts();
-// Whether Ctrl-C was pressed since the last generation began.
+// True if Ctrl-C was pressed since the last generation began.
 bool Interrupted();
 
 // Waits for the end; `on_text` is called with each piece of the text. Errors as Engine::Submit and
-// those of the generation itself. One that Ctrl-C ends has reason kCancelled and what came before.
+// those of the generation itself. After Ctrl-C the reason is kCancelled, and the text so far is
+// returned.
 Result<Generation> Generate(Engine& engine, Request request,
                             const std::function<void(std::string_view)>& on_text);
 
 // `tokens` in `seconds`; 0 if no time passed.
 double Rate(int tokens, double seconds);
-// Of the tokens after the first, a second: the first comes from prefill.
+// Tokens per second, without the first token, which comes from prefill.
 double DecodeRate(const Usage& usage);
-// Of the weights, that decoding has read.
+// Bytes of weights that decoding reads per token.
 double BytesPerToken(const EngineStats& stats);
-// "exact", or all that the layers have: "dense, exact".
+// "exact", or all modes of the layers: "dense, exact".
 std::string ModesOf(const EngineStats& stats);
 // One line: tokens, speeds, threads, modes, drafts.
 std::string SpeedLine(const Usage& usage, const EngineStats& stats);

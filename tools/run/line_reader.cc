@@ -18,7 +18,7 @@
 
 namespace thermocline::tools {
 
-// What keys and prompts call; libedit knows the reader as its client data.
+// Callbacks for keys and prompts; libedit's client data is the reader.
 struct Keys {
   static LineReader& Of(EditLine* edit) {
     void* reader = nullptr;
@@ -36,7 +36,7 @@ struct Keys {
     el_set(edit, EL_PREP_TERM, 1);
     return CC_REFRESH;
   }
-  // What is pasted is text, line ends included: they send nothing.
+  // Inserts pasted text. Its line ends do not send the message.
   static unsigned char Paste(EditLine* edit, int) {
     const std::wstring end = L"\x1b[201~";
     std::wstring text;
@@ -50,7 +50,7 @@ struct Keys {
 
 namespace {
 
-// Terminals then put marks around what is pasted. Source: xterm's control sequences.
+// Makes the terminal mark pasted text. Source: xterm's control sequences.
 constexpr const char* kMarkPastes = "\x1b[?2004h";
 constexpr const char* kMarkNone = "\x1b[?2004l";
 
@@ -63,9 +63,9 @@ constexpr std::size_t kHistoryLines = 1000;
 
 void BindKeys(EditLine* edit) {
   el_set(edit, EL_EDITOR, "emacs");
-  el_set(edit, EL_SIGNAL, 1);  // a window that changes its size
-  // Ctrl-C and Ctrl-Z as keys: libedit's own handling of their signals ends a line only at the
-  // second one.
+  el_set(edit, EL_SIGNAL, 1);  // handles resizing of the window
+  // Handles Ctrl-C and Ctrl-Z as keys: libedit's own handling of their signals ends a line only at
+  // the second one.
   el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
   el_set(edit, EL_ADDFN, "chat-interrupt", "Take the line away", Keys::Interrupt);
   el_set(edit, EL_ADDFN, "chat-suspend", "Stop the program", Keys::Suspend);
@@ -119,7 +119,7 @@ void LineReader::LoadHistory() {
     all += line + '\n';
   }
   if (!long_file) return;
-  // Lines are added to the file; here the oldest of them leave it.
+  // New lines are appended to the file; the oldest ones are removed here.
   if (const auto writer = base::FileWriter::Create(history_path_);
       writer.ok() && (*writer)->Append(all).ok())
     (void)(*writer)->Commit();
@@ -150,7 +150,8 @@ LineReader::Line LineReader::ReadEdited(const std::string& prompt) {
   return line;
 }
 
-// Kept at once and at the file's end: a chat that is killed, or runs beside another, loses nothing.
+// Appended to the file at once, so that a chat that is killed, or runs beside another, loses no
+// lines.
 void LineReader::Remember(const std::string& line) {
   HistEvent event;
   ::history(history_.get(), &event, H_ENTER, line.c_str());
@@ -158,7 +159,7 @@ void LineReader::Remember(const std::string& line) {
   const int fd = open(history_path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return;
   std::string text = line;
-  std::replace(text.begin(), text.end(), '\n', ' ');  // the file has a message in each line
+  std::replace(text.begin(), text.end(), '\n', ' ');  // the file has one message per line
   text += '\n';
   (void)!write(fd, text.data(), text.size());
   close(fd);

@@ -1,4 +1,4 @@
-// What the user writes, line by line.
+// Reads the user's input line by line.
 #pragma once
 
 #include <termios.h>
@@ -7,30 +7,30 @@
 #include <optional>
 #include <string>
 
-// libedit's.
+// Types of libedit.
 struct editline;
 struct history;
 
 namespace thermocline::tools {
 
-// On a terminal lines are edited (arrows, Emacs' keys, what ~/.editrc says) and remembered in a
-// file that only the user can read; elsewhere they are read as they are, without a prompt.
+// On a terminal, lines can be edited (arrows, Emacs' keys, ~/.editrc) and are stored in a history
+// file that only the user can read; elsewhere lines are read unchanged, without a prompt.
 // Thread-compatible; one at a time.
 class LineReader {
  public:
   enum class End { kLine, kInterrupted, kEndOfInput };
   struct Line {
     End end;
-    std::string text = {};  // without its line end
+    std::string text = {};  // without the line break
   };
 
-  // Lines of earlier runs come from `history_path`; "" = they are not kept.
+  // `history_path`: the history of earlier runs; "" = none is kept.
   explicit LineReader(std::string history_path);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // kInterrupted: Ctrl-C took the line away.
+  // kInterrupted: Ctrl-C discarded the line.
   Line Read(const std::string& prompt);
   bool terminal() const { return edit_ != nullptr; }
 
@@ -47,7 +47,7 @@ class LineReader {
   friend struct Keys;
 };
 
-// While it lives keys are not shown: what is typed during an answer comes at the next prompt.
+// Keys are not echoed while it lives; those typed during an answer appear at the next prompt.
 class QuietKeys {
  public:
   explicit QuietKeys(bool terminal);
@@ -59,8 +59,8 @@ class QuietKeys {
   std::optional<termios> before_;
 };
 
-// Where the lines of chats are kept: $XDG_STATE_HOME/thermocline/history, else
-// ~/.local/state/thermocline/history; "" where there is no home. Makes the folder.
+// The history file of chats: $XDG_STATE_HOME/thermocline/history, else
+// ~/.local/state/thermocline/history; "" without a home folder. Creates the folder.
 std::string ChatHistoryPath();
 
 }  // namespace thermocline::tools

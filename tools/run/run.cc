@@ -1,4 +1,4 @@
-// `thermocline run`: generate from a prompt, or chat on the terminal.
+// `thermocline run`: generates from a prompt, or chats on the terminal.
 #include <cstdio>
 #include <optional>
 #include <random>
@@ -22,7 +22,7 @@
 namespace thermocline::tools {
 namespace {
 
-// Null if memory holds all.
+// Null if memory holds the whole model.
 Json FlashJson(const EngineStats::Flash& flash) {
   if (!flash.used) return Json();
   const FlashCounters& c = flash.counters;
@@ -102,7 +102,7 @@ Status Chat(Engine& engine, RunOptions& options) {
   return session->Run();
 }
 
-// The grammar that a file holds; null: none is asked for.
+// The grammar of the option's file; null without one.
 Result<std::shared_ptr<const grammar::CompiledGrammar>> CompileFile(Engine& engine,
                                                                     const RunOptions& options) {
   const bool schema = !options.json_schema.empty();
@@ -124,7 +124,7 @@ Status Run(RunOptions& options) {
   ProgressBar bar("loading");
   EngineConfig config{.model = options.model, .on_progress = bar.callback()};
   if (options.grammar.empty() && options.json_schema.empty())
-    config.serving.grammar.memory_bytes = 0;  // none comes later
+    config.serving.grammar.memory_bytes = 0;  // the one grammar is compiled already
   ASSIGN_OR_RETURN(const auto engine, Engine::Load(config));
   bar.Clear();
   ASSIGN_OR_RETURN(options.sampling.constraint, CompileFile(*engine, options));
@@ -136,7 +136,7 @@ Status Run(RunOptions& options) {
   return options.has_prompt ? Complete(*engine, options) : Chat(*engine, options);
 }
 
-// The everyday options come first, the others of sampling under a heading of their own.
+// Adds common options first; the others of sampling have their own heading.
 void AddSettings(const OptionSet& set, RunOptions& o, bool everyday) {
   const OptionSet under = everyday ? set : set.Under("Sampling");
   for (const Setting& setting : SettingsOf(o)) {
@@ -159,7 +159,7 @@ SamplingDefaults Said(const OptionSet& set, const SamplingParams& sampling) {
   return said;
 }
 
-// What the requests of a batch say themselves.
+// Rejects options that a batch's requests set themselves.
 Status RefuseOptionsOfRequests(const OptionSet& set, RunOptions& o) {
   std::vector<std::string> names = {"prompt", "chat",    "system",      "stats",
                                     "json",   "grammar", "json-schema", "dry-breaker"};

@@ -1,4 +1,4 @@
-// `thermocline run --batch`: a file of requests, answered offline.
+// `thermocline run --batch`: answers a file of requests offline.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace thermocline::tools {
 
 struct BatchFiles {
   std::string input;
-  std::string output;  // "" = beside the input, .answers.jsonl in place of .jsonl
+  std::string output;  // "" = beside the input, with .answers.jsonl instead of .jsonl
 };
 
-// Shows a bar on the terminal; Ctrl-C stops, and the same call goes on. Errors as batch::Run, and
-// FailedPrecondition once all is written if some answer is an error.
+// Shows a progress bar on the terminal; Ctrl-C stops, and the same call resumes. Errors as
+// batch::Run, and FailedPrecondition if some answers of the complete output are errors.
 Status RunBatch(const BatchFiles& files, const ModelOptions& model);
 
 }  // namespace thermocline::tools

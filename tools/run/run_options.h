@@ -1,4 +1,4 @@
-// What `thermocline run` was asked for, and what of it a chat can change.
+// The options of `thermocline run`, and those that a chat can change.
 #pragma once
 
 #include <string>
@@ -20,20 +20,20 @@ struct RunOptions {
   bool chat = false, json = false, ignore_eos = false, has_prompt = false, stats = false;
   int max_tokens = 0;
   SamplingParams sampling = {};
-  SamplingDefaults said = {};  // the part of it that the command line gives
-  std::string mode = {};       // of the chat's next messages; "" = as loaded
+  SamplingDefaults said = {};  // the part of `sampling` that the command line gives
+  std::string mode = {};       // for the chat's next messages; "" = as loaded
 };
 
-// A value for generations: an option of the command line, and a name for /set.
+// A setting for generations: an option of the command line, and a name for /set.
 struct Setting {
   std::string name;  // "temperature"; the option is "--temperature"
   OptionValue value;
   const char* help;
   bool everyday = false;
 };
-// "top-p".
+// The option's name, such as "top-p".
 std::string OptionName(const SamplingField& field);
-// The one table of them, with pointers into `options`.
+// The one table of settings, with pointers into `options`.
 std::vector<Setting> SettingsOf(RunOptions& options);
 
 Request MakeRequest(const RunOptions& options, std::vector<int> prompt);

@@ -51,12 +51,12 @@ void WordWrap::Put(wchar_t c, std::string_view bytes) {
   word_.clear();
   word_columns_ = 0;
   column_ += width;
-  if (column_ >= columns_) return;  // the next word begins the next line
+  if (column_ >= columns_) return;  // the word moves to the next line
   std::fwrite(bytes.data(), 1, bytes.size(), out_);
 }
 
 void WordWrap::PutInWord(int width, std::string_view bytes) {
-  if (width == 2) word_.clear(), word_columns_ = 0;  // Chinese and its kin break anywhere
+  if (width == 2) word_.clear(), word_columns_ = 0;  // Chinese and similar scripts break anywhere
   if (column_ + width >= columns_ && !fenced_) {
     const bool fits = word_columns_ < column_ && word_columns_ + width < columns_;
     if (fits && word_columns_ > 0) std::fprintf(out_, "\033[%dD\033[K", word_columns_);

@@ -1,4 +1,4 @@
-// Text on a terminal as it comes, with no word broken at the right edge.
+// Wraps streamed text on a terminal at word boundaries.
 #pragma once
 
 #include <cstdio>
@@ -8,17 +8,17 @@
 
 namespace thermocline::tools {
 
-// Pieces are printed at once. A word that then reaches the edge is taken back and begins the next
-// line. Lines between ``` fences stay as they are, for the terminal to break. Control characters
-// but line ends and tabs are left out: text cannot move the cursor. Thread-compatible.
-// Source: Ollama's `run` prints so.
+// Pieces are printed at once. A word that then reaches the right edge is erased and moved to the
+// next line. Lines between ``` fences are not wrapped. Control characters other than line breaks
+// and tabs are removed, so that text cannot move the cursor. Thread-compatible. Source: Ollama's
+// `run` prints so.
 class WordWrap {
  public:
-  // `columns` of the terminal; 0: `out` is none, and all text goes through as it is.
+  // `columns`: the terminal's width; 0 if `out` is not a terminal, which passes text unchanged.
   WordWrap(std::FILE* out, int columns) : out_(out), columns_(columns) {}
-  // UTF-8, which may end within a character.
+  // Writes UTF-8, which may end within a character.
   void Write(std::string_view text);
-  // Ends the line, if something is on it.
+  // Ends the current line, unless it is empty.
   void Finish();
 
  private:
@@ -29,14 +29,14 @@ class WordWrap {
   std::FILE* const out_;
   const int columns_;
   std::mbstate_t partial_ = {};
-  std::string bytes_;  // of a character that has not ended
+  std::string bytes_;  // of an incomplete character
   std::string word_;   // since the last space
-  std::string line_;   // of the text, to find fences
+  std::string line_;   // of the text, for finding fences
   int column_ = 0, word_columns_ = 0;
   bool fenced_ = false, written_ = false;
 };
 
-// Columns of the terminal that `out` is; 0 = it is none.
+// The width of the terminal `out`; 0 if it is not one.
 int ColumnsOf(std::FILE* out);
 
 }  // namespace thermocline::tools

@@ -1,4 +1,5 @@
-// `thermocline synth`: a random model of any shape and type, and the truth about its activations.
+// `thermocline synth`: makes a random model of any shape and type, and a file with the true
+// statistics of its activations.
 #include <algorithm>
 #include <cstdio>
 
@@ -22,13 +23,13 @@ struct Options {
   SynthParams params;
   std::string out, type = "q4_0", format = "gguf", down, routing = "uniform";
   std::string family = "llama";
-  double reuse = -1;  // -1: not given
+  double reuse = -1;  // -1 = not given
   bool json = false, overwrite = false;
 };
 
 constexpr const char* kName = "Synthetic";
 
-// What PowerInfer's own program cannot run right, though we can.
+// Warns of shapes that PowerInfer's own program cannot run correctly, though this one can.
 void WarnOfPowerInfersLimits(const Options& o) {
   const SynthParams& p = o.params;
   if (p.intermediate_size % 256 != 0 || p.intermediate_size <= 1000 || p.hidden_size % 256 != 0) {
@@ -41,8 +42,8 @@ void WarnOfPowerInfersLimits(const Options& o) {
     base::LogWarning("PowerInfer itself reads ffn_down_t as f16 or q4_0 alone, not as ", o.type);
 }
 
-// How often each layer of a trace chose each expert, and the share of a token's that the next one
-// keeps. Layers without experts are left out.
+// Reads from a trace how often each layer chose each expert; returns the share of a token's experts
+// that the next token keeps. Layers without experts are left out.
 Result<double> ReadRouting(const std::string& path, int experts, SynthParams& params) {
   ASSIGN_OR_RETURN(const store::Trace trace, store::ReadTrace(path));
   if (trace.intermediate_size != experts || trace.tokens < 2)
@@ -66,7 +67,8 @@ Result<double> ReadRouting(const std::string& path, int experts, SynthParams& pa
   }
   if (params.routing.empty())
     return base::InvalidArgument("--routing trace:", path, ": no token chose an expert");
-  // What no token chose is rare, not impossible; always is as often as a normal number allows.
+  // An expert that no token chose is rare, not impossible; one that all chose gets the highest
+  // possible frequency.
   constexpr double kMost = 0.98;
   const double least = 0.1 / static_cast<double>(trace.tokens);
   for (std::vector<double>& layer : params.routing)
@@ -74,7 +76,7 @@ Result<double> ReadRouting(const std::string& path, int experts, SynthParams& pa
   return kept / all;
 }
 
-// The exponent that `routing` means.
+// The Zipf exponent for the text of `routing`.
 Result<double> ParseRouting(const std::string& routing) {
   if (routing == "uniform") return 0.0;
   constexpr std::string_view kZipf = "zipf:";
@@ -116,7 +118,7 @@ Result<SynthParams> Complete(const Options& o) {
   return params;
 }
 
-// The truth about a synthetic model is a JSON object with these members.
+// True for a truth file of a synthetic model: a JSON object with these members.
 bool IsTruth(const base::File& file) {
   const auto text = base::ReadFileToString(file.path());
   const auto json = text.ok() ? base::ParseJson(*text) : Result<Json>(text.status());

@@ -7,15 +7,16 @@
 namespace thermocline::tools {
 namespace {
 
-constexpr int kTopicTokens = 64;     // tokens of a topic, neighbours by id
-constexpr int kClusterNeurons = 32;  // neurons of a cluster
+constexpr int kTopicTokens = 64;     // tokens per topic, neighbors by id
+constexpr int kClusterNeurons = 32;  // neurons per cluster
 constexpr double kFrequencyMax = 0.98;
-// Of the positive part of a standard normal.
+// Moments of the positive part of a standard normal.
 constexpr double kReluMean = 0.3989423, kReluDeviation = 0.5838190;
-constexpr double kTiltMax = 0.98;  // rarer neurons than a small rank can express are less rare
-constexpr float kQuiet = 0.02F;    // what blocks add to the residual, relative to it
+// Limits the tilt: neurons that are rarer than a small rank can express become less rare.
+constexpr double kTiltMax = 0.98;
+constexpr float kQuiet = 0.02F;  // the blocks' addition to the residual, relative to it
 
-// Numbers that depend on their place alone, so that rows can be computed in any order.
+// Numbers that depend only on their position, so that rows can be computed in any order.
 std::uint64_t Mix(std::uint64_t x) {  // Source: splitmix64
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
@@ -23,7 +24,7 @@ std::uint64_t Mix(std::uint64_t x) {  // Source: splitmix64
   return x ^ (x >> 31);
 }
 
-// Near a standard normal: the sum of four uniform numbers of 16 bits.
+// Approximately standard normal: the sum of four uniform 16-bit numbers.
 float Normal(std::uint64_t stream, std::uint64_t index) {
   const std::uint64_t bits = Mix(stream ^ Mix(index));
   const auto sum = static_cast<float>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) +
@@ -35,7 +36,7 @@ int HeadDim(const SynthParams& p) { return p.head_dim > 0 ? p.head_dim : p.hidde
 
 double NormalTail(double t) { return 0.5 * std::erfc(t / std::sqrt(2.0)); }
 
-// t with NormalTail(t) = p.
+// Returns t with NormalTail(t) = p.
 double TailThreshold(double p) {
   double low = -8, high = 8;
   for (int i = 0; i < 60; ++i) {
@@ -45,7 +46,7 @@ double TailThreshold(double p) {
   return (low + high) / 2;
 }
 
-// min(kFrequencyMax, s rank^-zipf) with mean `active`.
+// Returns min(kFrequencyMax, s rank^-zipf), with s such that the mean is `active`.
 std::vector<double> ZipfFrequencies(int n, double active, double zipf) {
   std::vector<double> out(n);
   double low = 0, high = 1e12;
@@ -62,7 +63,7 @@ std::vector<double> ZipfFrequencies(int n, double active, double zipf) {
   return out;
 }
 
-// P(both of two standard normals with correlation r exceed t).
+// P(two standard normals with correlation r both exceed t).
 double BothExceed(double t, double r) {
   constexpr int kSteps = 160;
   double sum = 0;
@@ -74,7 +75,7 @@ double BothExceed(double t, double r) {
   return sum * 16 / kSteps / std::sqrt(2 * M_PI);
 }
 
-// Share of the active neurons that stay active when inputs correlate by r.
+// The share of active neurons that stay active when inputs correlate by r.
 double ReuseAt(const std::vector<double>& frequencies, double r) {
   const std::size_t step = std::max<std::size_t>(1, frequencies.size() / 64);
   double both = 0, one = 0;
@@ -101,17 +102,17 @@ Result<double> SolveCorrelation(const std::vector<double>& frequencies, double r
   return (low + high) / 2;
 }
 
-// Everything the row sources need; shared by them.
+// The data that all row sources share.
 struct Recipe {
   SynthParams p;
-  float shared = 0, own = 0;                   // weights of a topic's and a token's part
+  float shared = 0, own = 0;                   // weights of the topic's and the token's parts
   std::vector<std::vector<float>> thresholds;  // [L][F]
   std::vector<std::vector<int>> clusters;      // [L][F]
 
   std::uint64_t Stream(std::uint64_t kind, std::uint64_t a = 0, std::uint64_t b = 0) const {
     return Mix(p.seed ^ Mix(kind ^ Mix(a ^ Mix(b))));
   }
-  // Dimension 0 is constant; the rest is near a unit normal.
+  // Dimension 0 is constant; the rest is close to a unit normal.
   void Embedding(std::int64_t token, std::span<float> out) const {
     const std::uint64_t topic = token / kTopicTokens;
     const std::uint64_t of_topic = Stream(1, topic), of_token = Stream(2, token);
@@ -119,7 +120,7 @@ struct Recipe {
     for (std::size_t i = 1; i < out.size(); ++i)
       out[i] = shared * Normal(of_topic, i) + own * Normal(of_token, i);
   }
-  // Token n is foretold by the own part of token n - 1.
+  // Token n is predicted by the own part of token n - 1.
   void Head(std::int64_t token, std::span<float> out) const {
     const std::int64_t before = (token + p.vocab_size - 1) % p.vocab_size;
     const std::uint64_t of_token = Stream(2, before);
@@ -173,7 +174,7 @@ Json LayerTruth(const std::vector<double>& frequency, const std::vector<int>& cl
   return Json::Object{{"frequency", std::move(f)}, {"cluster", std::move(c)}};
 }
 
-// A random order of the ranks for each layer.
+// Assigns the ranks to neurons in a random order for each layer.
 Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   Json::Array truth;
   const int neurons = static_cast<int>(frequencies.size());
@@ -200,7 +201,7 @@ Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   return truth;
 }
 
-// A router whose choices have the planned frequencies, and random experts.
+// Adds a router whose choices have the planned frequencies, and random experts.
 void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelFile& file) {
   const SynthParams& p = r->p;
   const int e = p.experts, d = p.hidden_size, f = p.intermediate_size;
@@ -222,7 +223,7 @@ void AddExperts(const std::shared_ptr<const Recipe>& r, int layer, model::ModelF
   plain("ffn_down_exps.weight", 15, d, f, kQuiet);
 }
 
-// The parts that only OPT has, all of them 0.
+// Adds the tensors that only OPT has, all of them 0.
 void AddOptParts(model::ModelFile& file) {
   const model::ModelConfig& c = file.config;
   const std::vector<float> zeros(c.hidden_size);

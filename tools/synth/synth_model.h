@@ -1,22 +1,23 @@
-// A random model with given statistics of its feed-forward activations, and the truth about them.
+// A random model with given statistics of its feed-forward activations, and their true values.
 //
 // The gate of neuron i is relu(w_i . x - t_i). A token's normed input x has one constant dimension,
-// which carries the threshold t_i, and otherwise a part it shares with the tokens of its topic and
-// a part of its own; the other blocks add little to the residual, so every layer sees that x. Then
-//   frequency of neuron i  = P(N(0,1) > t_i), Zipf over a random order of the neurons, mean
-//   `active` reuse                  = P(active at the next token of the topic | active), by the
-//   shared part co-activation          = neurons of a cluster share a part of w_i
+// which carries the threshold t_i, a part that it shares with the tokens of its topic, and a part
+// of its own; the other blocks add little to the residual, so every layer sees that x. Then
+//   frequency of neuron i  = P(N(0,1) > t_i), Zipf over a random order of the neurons, with mean
+//                            `active`
+//   reuse                  = P(active at the next token of the topic | active), by the shared part
+//   co-activation          = neurons of a cluster share a part of w_i
 // The head maps token n to token n + 1, so greedy decoding walks through a topic's tokens.
 //
-// Networks of two matrices (OPT) have no gate: the first matrix's rows are the w_i, t_i. The mean
-// of x that a layer norm subtracts is too near 0 to matter, and positions add nothing.
+// Networks of two matrices (OPT) have no gate: w_i and t_i are the first matrix's rows. The mean of
+// x that a layer norm subtracts is too close to 0 to matter, and positions add 0.
 //
-// With experts the same is said of them: the router's logit of expert e is w_e . x - t_e, where t_e
-// is the threshold that it would exceed as often as it is to be chosen, and its neurons are random.
+// The same holds for experts: the router's logit of expert e is w_e . x - t_e, where t_e is the
+// threshold that it exceeds as often as it is to be chosen, and its neurons are random.
 //
-// With a rank, every layer has a predictor fc2 relu(fc1 x) (model/powerinfer.h) which takes neuron
-// i for active, at threshold 0, as often as the gate makes it so, but at other tokens: right for
-// measuring speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
+// With a rank, every layer has a predictor fc2 relu(fc1 x) (model/powerinfer.h) that takes neuron i
+// for active, at threshold 0, as often as the gate does, but at other tokens: right for measuring
+// speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
 // independent elements of mean 0.399 |x| and deviation 0.584 |x|. A row of fc2 is noise e with sum
 // 0 and squares of sum R, plus a constant m_i: its product has mean 0.399 R m_i |x| and variance
 // 0.341 R (1 + m_i^2) |x|^2. m_i puts 0 at t_i deviations above the mean, whatever |x|.
@@ -32,27 +33,28 @@ namespace thermocline::tools {
 struct SynthParams {
   int layers = 4, hidden_size = 1024, intermediate_size = 2816, heads = 16, kv_heads = 16;
   int vocab_size = 32000, context_length = 4096;
-  double active = 0.1;         // mean share of neurons active for a token
+  double active = 0.1;         // mean share of active neurons per token
   double zipf = 0.8;           // exponent of the frequencies over their rank
-  double reuse = 0.4;          // share of the active neurons, or experts, that the next token keeps
+  double reuse = 0.4;          // share of active neurons, or experts, that the next token keeps
   double co_activation = 0.3;  // correlation of two neurons of a cluster
   int predictor_rank = 0;      // R; 0 = no predictors
-  int head_dim = 0;            // 0: hidden_size / heads
+  int head_dim = 0;            // 0 = hidden_size / heads
   bool opt = false;            // OPT's networks of two matrices, layer norms and learned positions
   // Above 0: mixtures of experts with intermediate_size neurons each.
   int experts = 0, experts_used = 0;
   double routing_zipf = 0;  // exponent of the experts' frequencies over their rank; 0: uniform
-  // [..][E] of experts, by layer, again from the first where there are fewer; empty: as above.
+  // [..][E] frequencies of experts by layer, repeated if there are fewer than layers; empty: as
+  // above.
   std::vector<std::vector<double>> routing = {};
   std::uint64_t seed = 1;
 };
 
 struct SynthModel {
-  std::unique_ptr<model::ModelFile> file;  // rows are computed when they are read
+  std::unique_ptr<model::ModelFile> file;  // rows are computed when read
   Json truth;                              // parameters, and per layer frequencies and clusters
 };
 
-// InvalidArgument: a shape that does not fit, or statistics that cannot be met (says which can).
+// InvalidArgument: a shape that does not fit, or unreachable statistics (with the reachable ones).
 Result<SynthModel> MakeSynthModel(const SynthParams& params);
 
 }  // namespace thermocline::tools

@@ -61,7 +61,7 @@ Status Detokenize(const text::Tokenizer& tokenizer, const std::string& input,
   return OkStatus();
 }
 
-// ["text", ...] in, {"tokens": [[ids], ...]} out.
+// Reads ["text", ...], writes {"tokens": [[ids], ...]}.
 Status TokenizeJsonArray(const text::Tokenizer& tokenizer, const std::string& input,
                          const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const Json texts, base::ParseJson(input));
@@ -98,7 +98,7 @@ Status Tokenize(const TokenizeOptions& options) {
   return OkStatus();
 }
 
-// A template file, or the template of a model with its begin and end tokens as variables.
+// Renders a template file, or a model's template with its begin and end tokens as variables.
 Status RenderTemplate(const std::string& source_path, bool json) {
   std::string source;
   Json variables{Json::Object{}};

@@ -1,4 +1,4 @@
-// Perplexity of held-out text with and without the predictors that are being trained.
+// The loss on held-out text, with and without the predictors in training.
 #pragma once
 
 #include <vector>
@@ -10,14 +10,14 @@ namespace thermocline::tools {
 
 class HeldOutLoss {
  public:
-  // The model's gate and up are laid out in rows; its predictors and modes are those of the last
-  // call.
+  // Requires: the model's gate and up are in row layout. Each call changes its predictors and
+  // modes.
   HeldOutLoss(load::LoadedModel& model, const std::vector<Window>& windows);
 
-  // Mean loss of a token, nats, without loss. Errors as Transformer::Forward.
+  // Mean loss per token in nats, in the dense mode. Errors as Transformer::Forward.
   Result<double> Dense();
-  // As decoding computes it, with the low-rank predictors of `side_car` in one layer, or in all
-  // that it has (layer = -1).
+  // The same as decoding computes it, with the low-rank predictors of `side_car` in one layer, or
+  // in all that it has (layer = -1).
   Result<double> Predicted(const predictor::SideCar& side_car, int layer = -1);
 
  private:

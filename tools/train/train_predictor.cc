@@ -1,4 +1,4 @@
-// `thermocline train-predictor`: a low-rank predictor for every layer, learnt from a text.
+// `thermocline train-predictor`: trains a low-rank predictor for every layer, on a text.
 #include <cmath>
 #include <cstdio>
 
@@ -23,12 +23,12 @@ struct Options {
   TextOptions text;
   std::string side_car, plot, layers;
   double recall = 0.98, share_limit = 2;
-  double perplexity_limit = 0;  // 0: recall alone decides
+  double perplexity_limit = 0;  // 0: only the recall counts
   int rank = 0, memory_mib = 1024;
   bool before_norm = false, restart = false, json = false;
 };
 
-// "4", "4-9", or "" for all.
+// Parses "4", "4-9", or "" for all.
 Result<std::vector<int>> ParseLayers(const std::string& text, int num_layers) {
   const std::size_t dash = std::min(text.find('-'), text.size());
   std::optional<int> first = 0, last = num_layers - 1;
@@ -46,7 +46,7 @@ Result<std::vector<int>> ParseLayers(const std::string& text, int num_layers) {
   return layers;
 }
 
-// What a layer's predictor depends on; a layer trained with the same is kept.
+// A hash of all that a layer's predictor depends on; a layer trained with the same hash is kept.
 Result<std::string> SettingsOf(const Options& o) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(o.text.text));
   base::Hasher hasher;
@@ -59,10 +59,10 @@ Result<std::string> SettingsOf(const Options& o) {
                 o.model.activation.has_value() ? ActivationName(*o.model.activation) : "");
 }
 
-// What the rule of perplexity found.
+// The result of limiting the perplexity.
 struct Perplexity {
   double dense = 0, predicted = 0;
-  int rounds = 0;  // of training layers anew
+  int rounds = 0;  // rounds of retraining layers
   double increase() const { return predicted / dense - 1; }
 };
 
@@ -94,7 +94,7 @@ class Training {
     return OkStatus();
   }
 
-  // Trains anew, with half the misses, the layer whose predictor alone costs the most, until all
+  // Retrains, with half the misses, the layer whose predictor alone costs the most, until all
   // together cost no more than the limit. Source: PowerInfer, section 7.
   Result<Perplexity> KeepPerplexity() {
     constexpr double kRecallMost = 0.9995;
@@ -116,7 +116,7 @@ class Training {
         }
         if (worst < 0 || alone[l] > alone[worst]) worst = l;
       }
-      if (worst < 0) break;  // nothing is left to be had by recall
+      if (worst < 0) break;  // a higher recall would not help any more
       recall_ = std::min(kRecallMost, (1 + side_car_.content.layers[worst].low_rank->recall) / 2);
       alone[worst] = -1;
       ++out.rounds;
@@ -137,7 +137,7 @@ class Training {
     return low_rank.has_value() && low_rank->settings == settings_;
   }
 
-  // Runs the text once and trains some layers with what they saw. Each is on disk when it is done.
+  // Runs the text once and trains some layers on their recordings. Each is written when it is done.
   Status Pass(std::span<const int> layers) {
     const auto recording = [&](double) { Show("recording", 0); };
     ASSIGN_OR_RETURN(auto train, RecordLayers(model_, windows_.train, layers, record_, recording));
@@ -184,7 +184,7 @@ class Training {
   const SplitWindows windows_;
   OpenSideCar side_car_;
   const std::string settings_;
-  double recall_;  // of the layers that are trained now
+  double recall_;  // for the layers in training
   const RecordOptions record_;
   std::vector<int> todo_;
   int kept_ = 0, done_ = 0;

@@ -1,4 +1,4 @@
-// What users write for modes.
+// The texts of modes in options.
 #include "engine/api/ffn_mode.h"
 
 #include <gtest/gtest.h>

@@ -37,7 +37,7 @@ TEST(SamplingTable, BothEndsOfEveryRangeAreTakenAndNothingBeyond) {
   }
 }
 
-// A preference of the operator goes before the makers', and both before what holds otherwise.
+// The operator's preference wins over the model makers', and both over the default.
 TEST(SamplingTable, PreferencesHoldWhereTheOthersAreSilent) {
   const SamplingDefaults first = {.temperature = 0.5}, second = {.temperature = 0.7, .top_k = 9};
   const SamplingDefaults merged = Merge(first, second);

@@ -25,7 +25,7 @@ class FileTest : public testing::Test {
   const std::string path_ = folder_ + "/a b.bin";
 };
 
-// A link where a temporary file might be written must not lead anywhere.
+// A link at the path of a temporary file must not be followed.
 TEST_F(FileTest, TemporaryFilesFollowNoLink) {
   const std::string victim = folder_ + "/victim";
   std::ofstream(victim) << "mine";
@@ -66,7 +66,7 @@ TEST_F(FileTest, AbsentFoldersAndLargeFilesAreRefused) {
   EXPECT_EQ(ReadFileToString(path_, 9).status().code(), StatusCode::kResourceExhausted);
 }
 
-// Whether one of the file's pages is in the page cache, counted.
+// The number of the file's pages in the page cache.
 std::size_t CachedPages(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY);
   const std::size_t bytes = std::filesystem::file_size(path);
@@ -87,7 +87,7 @@ std::string NoiseOf(std::size_t bytes) {
   return noise;
 }
 
-// Writes it to the disk and takes it out of the page cache.
+// Writes the file to disk and drops it from the page cache.
 void WriteCold(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
   const int fd = ::open(path.c_str(), O_RDONLY);
@@ -129,7 +129,7 @@ TEST_F(FileTest, DirectReadsHaveTheBytesAndLeaveThePageCache) {
     if (direct)
       EXPECT_EQ(CachedPages(path_), 0U);
     else
-      EXPECT_GT(CachedPages(path_), 0U);  // else the test sees nothing
+      EXPECT_GT(CachedPages(path_), 0U);  // otherwise this tests no caching
   }
 }
 
@@ -146,7 +146,7 @@ TEST_F(FileTest, DirectReadsBehindTheEndSayWhereItIs) {
       << status.message();
 }
 
-// The file that is open, not the one that has its name.
+// Reads the open file, not a new one with its name.
 TEST_F(FileTest, DirectReadsAreOfTheFileThatWasOpened) {
   const std::string text = NoiseOf(5000);
   std::ofstream(path_) << text;
@@ -171,7 +171,7 @@ TEST_F(FileTest, AFileInMemoryIsReadAsBeforeAndSaysWhy) {
   std::filesystem::remove(path);
 }
 
-// A pipe that nobody writes to must not be waited for.
+// A pipe without a writer must not block.
 TEST_F(FileTest, PipesAreNoFiles) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   const auto file = OpenFile(path_);

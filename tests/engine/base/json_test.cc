@@ -75,7 +75,7 @@ TEST(Json, NumbersThatNoDoubleHoldsStayAsTheyAreWritten) {
   EXPECT_EQ(ParseJson("123456789012345678901234567890")->as_double(),
             123456789012345678901234567890.0);
   EXPECT_EQ(ParseJson("-9223372036854775809")->type_name(), "integer");
-  // The same number, written in another way, is a double.
+  // The same number in another notation is a double.
   for (const std::string text :
        {"1.50", "1e5", "100000000000000000000", "1E+20", "0.1", "-0.0e7", "1e-999999999"})
     EXPECT_FALSE(ParseJson(text)->is_decimal()) << text;

@@ -21,8 +21,8 @@ TEST(Strings, ParseNumberTakesWholeTextsOnly) {
 TEST(Utf8, IllFormedBytesBecomeReplacements) {
   EXPECT_EQ(ReplaceInvalidUtf8("aé€😀"), "aé€😀");
   EXPECT_EQ(ReplaceInvalidUtf8("\xFF"), "\uFFFD");
-  EXPECT_EQ(ReplaceInvalidUtf8("\xE2\x82"), "\uFFFD");  // a character cut off: one replacement
-  EXPECT_EQ(ReplaceInvalidUtf8("\xC0\xAF"), "\uFFFD\uFFFD");                      // overlong
+  EXPECT_EQ(ReplaceInvalidUtf8("\xE2\x82"), "\uFFFD");        // truncated: one replacement
+  EXPECT_EQ(ReplaceInvalidUtf8("\xC0\xAF"), "\uFFFD\uFFFD");  // overlong
   EXPECT_EQ(ReplaceInvalidUtf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");            // a surrogate
   EXPECT_EQ(ReplaceInvalidUtf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // above U+10FFFF
 }

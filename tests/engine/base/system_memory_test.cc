@@ -11,7 +11,7 @@
 namespace thermocline::base {
 namespace {
 
-// A quota that the files of a made root say.
+// The quota according to these files below a temporary root.
 double QuotaOf(const std::map<std::string, std::string>& files) {
   const std::string root = ::testing::TempDir() + "/quota";
   std::filesystem::remove_all(root);

@@ -37,12 +37,12 @@ TEST(WorkerPool, LoopsLongerThanATicketCountsRunWhole) {
 }
 
 TEST(WorkerPool, ThreadsWalkThroughRunsOfTheirOwn) {
-  // While every thread is slow, none takes another's items: thread t's are neighbours.
+  // While all threads are equally slow, none steals items: thread t's items are consecutive.
   WorkerPool pool(2);
   std::vector<int> owner(40);
   std::atomic<int> here{0};
   pool.Run(40, [&](int item, int thread) {
-    if (item % 20 == 0) {  // both runs begin before either goes on
+    if (item % 20 == 0) {  // both runs start before either continues
       ++here;
       while (here < 2) std::this_thread::yield();
     }
@@ -51,7 +51,8 @@ TEST(WorkerPool, ThreadsWalkThroughRunsOfTheirOwn) {
   EXPECT_NE(owner[0], owner[20]);
 }
 
-// Streams waited for whole turns of the threads that read long bodies.
+// A thread's priority must not affect others: streams once waited for whole turns of the threads
+// that parse long bodies.
 TEST(ThreadPriority, IsOfOneThreadAlone) {
   const int own = ::getpriority(PRIO_PROCESS, 0), low = std::max(own, 7);
   int lowered = 0, shortened = -1;
@@ -62,7 +63,7 @@ TEST(ThreadPriority, IsOfOneThreadAlone) {
     shortened = ::getpriority(PRIO_PROCESS, 0);
   }).join();
   EXPECT_EQ(lowered, low);
-  EXPECT_EQ(shortened, low);  // it asks for turns alone
+  EXPECT_EQ(shortened, low);  // it affects only turns
   EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
 }
 

@@ -1,4 +1,4 @@
-// An accelerator opened, or refused with the reason; what fails afterwards; what is freed.
+// Opening an accelerator, rejecting it with a reason, later errors, and freed memory.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ class DeviceTest : public Test {
     cuda_emulated::SetMachine({});
     cuda_emulated::Inject({});
   }
-  // Refused with this code and these words.
+  // Expects a rejection with this code and text.
   static void Refuses(const Device::Params& params, StatusCode code, const std::string& words) {
     const auto device = Device::Open(params);
     ASSERT_FALSE(device.ok());
@@ -71,7 +71,7 @@ TEST_F(DeviceTest, AnOddErrorIsPassedOn) {
 
 TEST_F(DeviceTest, ANodeThatMayNotBeOpenedIsNamed) {
   if (geteuid() == 0) {
-    // Root may open everything: a link to nowhere is what it may not.
+    // Root may open every file, so a dangling link is used instead.
     const std::string folder = testing::TempDir() + "dev_" + std::to_string(getpid());
     std::filesystem::create_directories(folder);
     std::filesystem::create_symlink("/nowhere/at/all", folder + "/nvidiactl");
@@ -96,7 +96,7 @@ TEST_F(DeviceTest, AnIndexThatDoesNotExistIsNamed) {
           "there is no GPU 3: the driver finds 1");
 }
 
-// Whatever call of opening fails: a refusal, never an object or a crash.
+// If any call during opening fails, the result is an error, never an object or a crash.
 TEST_F(DeviceTest, EveryCallOfOpeningMayFail) {
   const int before = cuda_emulated::Calls();
   Open();
@@ -113,7 +113,7 @@ TEST_F(DeviceTest, EveryCallOfOpeningMayFail) {
     }
     cuda_emulated::Inject({});
   }
-  EXPECT_GE(refused, calls - 1);  // cudaGetLastError itself may be told to fail
+  EXPECT_GE(refused, calls - 1);  // a fault in cudaGetLastError itself may be ignored
 }
 
 TEST_F(DeviceTest, AnArchitectureThatWasNotBuiltIsNamed) {
@@ -189,7 +189,7 @@ TEST_F(DeviceTest, OutOfMemoryListsWhatMemoryIsUsedFor) {
   for (const char* words : {"no room for hot neurons in GPU memory", "5 MiB  weights (2 pieces)",
                             "1 MiB  cache", "asked for  1048576 MiB  hot neurons", "of 4096 MiB"})
     EXPECT_TRUE(Says(huge.status(), words)) << words << "\n" << huge.status().message();
-  // A refusal holds nothing, and the device goes on.
+  // A rejected allocation holds no memory, and the device stays usable.
   EXPECT_TRUE(DeviceBuffer::Allocate(*device, "small", 64).ok());
 }
 
@@ -202,8 +202,8 @@ TEST_F(DeviceTest, MappedMemoryMayRunOutToo) {
   EXPECT_TRUE(Says(ring.status(), "no room for ring in pinned memory")) << ring.status().ToString();
 }
 
-// An error that sticks is seen where the stream is waited for; after a reset all works anew, and
-// what was allocated before frees nothing twice.
+// A sticky error appears when the stream is synchronized. After a reset the device works again, and
+// older allocations are not freed twice.
 TEST_F(DeviceTest, AStickyErrorIsGoneAfterAReset) {
   const auto device = Open();
   auto stream = *DeviceStream::Create(*device);

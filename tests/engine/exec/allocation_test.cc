@@ -1,4 +1,4 @@
-// Nothing in the decode loop allocates: global new is counted while tokens are made.
+// The decode loop does not allocate: global new is counted while tokens are generated.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -22,11 +22,11 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
-std::atomic<std::size_t> held_bytes{0};  // allocated while counting, and not freed
+std::atomic<std::size_t> held_bytes{0};  // allocated during counting and not freed
 }  // namespace
 
 #pragma GCC diagnostic ignored \
-    "-Wmismatched-new-delete"  // malloc and free are the pair, behind both
+    "-Wmismatched-new-delete"  // malloc and free are the pair behind both operators
 
 void* operator new(std::size_t size) {
   void* p = std::malloc(size);
@@ -55,7 +55,7 @@ load::LoadOptions Tidepool(const FfnOptions& ffn, const MemoryOptions& memory) {
   return options;
 }
 
-// Counts what further tokens of a request allocate in one mode.
+// Counts the allocations for further tokens of a request in one mode.
 void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode = "",
                          const MemoryOptions& memory = {}, const SpecOptions& spec = {},
                          const std::string& grammar = "") {
@@ -146,7 +146,7 @@ TEST(DecodeLoop, AllocatesNothingPerToken) {
 
 TEST(DecodeLoop, AllocatesNothingPerTokenUnderAGrammar) {
   const std::string grammars[] = {"root ::= [a-zA-Z ,.]{8000}",
-                                  // With forced tokens.
+                                  // A grammar with forced tokens.
                                   R"(root ::= item{600}
          item ::= "{\"name\": \"" [a-z]{1,9} "\"}\n")"};
   SpecOptions spec;
@@ -193,8 +193,8 @@ TEST_F(PredictingDecodeLoop, AllocatesNothingPerTokenAuditedOrNot) {
                       "sign");
 }
 
-// What the plan of memory counts with is what the parts allocate: no less, and little more (a panel
-// is counted as floats, ranks as the largest).
+// The parts allocate the planned bytes: no less, and little more (a panel is counted as floats,
+// ranks as the largest).
 void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {},
                         const HotOptions& hot = {}) {
   constexpr int kTokens = 24, kContext = 700, kLogits = 3;
@@ -226,7 +226,7 @@ void ExpectPlannedBytes(const FfnOptions& ffn, const MemoryOptions& memory = {},
     sizes.threads = (*model)->hot_threads;
     planned += ffn::HybridFfn::Bytes(config, kTokens) + ffn::CpuPartition::Bytes(sizes);
   }
-  constexpr std::size_t kSmall = 16 << 10;  // the objects themselves
+  constexpr std::size_t kSmall = 16 << 10;  // for the objects themselves
   const std::size_t panels = 2 * nn::PanelScratchBytesMax(config);
   EXPECT_LE(held_bytes, planned + kSmall) << ffn.modes;
   EXPECT_GE(held_bytes + panels + kSmall, planned) << ffn.modes;
@@ -238,7 +238,7 @@ TEST_F(PredictingDecodeLoop, AllocatesWhatThePlanCounts) {
     ExpectPlannedBytes({.modes = modes, .also = "", .side_car = side_car_});
 }
 
-// With neurons on two sides of the CPU.
+// Neurons on two sides of the CPU.
 TEST(HotDecodeLoop, AllocatesWhatThePlanCounts) {
   base::ConfigureLog(base::LogLevel::kError, false);
   for (const char* modes : {"exact", "sign"})
@@ -254,7 +254,7 @@ TEST(FlashDecodeLoop, AllocatesWhatThePlanCounts) {
   std::remove(bundle.c_str());
 }
 
-// With everything that looks back over the text, also over drafts that are refused.
+// All samplers that use the earlier text, including drafts that are rejected.
 TEST(Sampler, AllocatesNothingPerToken) {
   constexpr int kVocab = 500;
   sampling::Sampler sampler(kVocab, 400);
@@ -280,7 +280,7 @@ TEST(Sampler, AllocatesNothingPerToken) {
   EXPECT_EQ(allocations, 0);
 }
 
-// Also while neurons come from flash, are evicted and read ahead.
+// While neurons are read from flash, evicted and read ahead.
 TEST(FlashDecodeLoop, AllocatesNothingPerToken) {
   base::ConfigureLog(base::LogLevel::kError, false);
   const std::string bundle = testing::TempDir() + "allocation_" + std::to_string(::getpid());

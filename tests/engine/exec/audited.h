@@ -1,4 +1,4 @@
-// Audits of every token of a text, and comparisons of what they counted.
+// Audits every token of a text, and compares the counts.
 #pragma once
 
 #include "tests/engine/exec/ffn_models.h"
@@ -15,7 +15,7 @@ inline ffn::Auditor AuditorOf(const load::LoadedModel& model) {
                        .shadow = model.audit_shadow});
 }
 
-// Of the shadow, if there is one, else of the modes.
+// Counts of the shadow, if there is one, else of the modes.
 inline Counts CountsOf(const load::LoadedModel& model, const ffn::Auditor& auditor) {
   const FfnMode shadow = model.audit_shadow;
   Counts out;
@@ -44,7 +44,7 @@ inline Counts AuditedBy(const load::LoadedModel& model, std::span<const int> tok
   return CountsOf(model, auditor);
 }
 
-// mass_error: by which the masses may differ, relative.
+// mass_error: the relative difference that masses may have.
 inline void ExpectSame(const Counts& got, const Counts& want, const std::string& what = "",
                        double mass_error = 0) {
   ASSERT_EQ(got.size(), want.size());

@@ -1,4 +1,4 @@
-// Models with a part of them on an emulated device.
+// Loads models with a part on an emulated device.
 #pragma once
 
 #include "tests/cuda_emulated/emulated_ops.h"
@@ -9,10 +9,10 @@ namespace thermocline::exec {
 inline constexpr int kDeviceContext = 96;  // tokens
 
 struct Where {
-  int home_layers = 1 << 20;   // of the model's, at most
+  int home_layers = 1 << 20;   // at most, of the model's layers
   bool head = true;            // if all layers are on the device
-  int every = 1;               // of the neurons, every so many are hot; 0: none
-  bool cpu_layers_too = true;  // hot neurons also in layers at home on the CPU
+  int every = 1;               // every such neuron is hot; 0 = none
+  bool cpu_layers_too = true;  // hot neurons also in layers whose home is the CPU
 };
 
 inline std::unique_ptr<device::Device> OpenEmulated() {

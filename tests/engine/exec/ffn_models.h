@@ -1,4 +1,4 @@
-// Models for tests of the feed-forward network: loaded, converted, run.
+// Loads, converts and runs models for tests of the feed-forward network.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ inline std::vector<float> LogitsOf(const load::LoadedModel& model, int count, in
   return LogitsOf(model, *transformer, count, batch, step);
 }
 
-// Inputs of a feed-forward network, as a transformer would hand them over.
+// Inputs of a feed-forward network, in the form that a transformer passes.
 class FfnInput {
  public:
   FfnInput(const load::LoadedModel& model, int tokens, unsigned seed)
@@ -104,7 +104,7 @@ class FfnInput {
   std::vector<float> residual_;
 };
 
-// One token's network.
+// Runs one layer's network.
 inline std::vector<float> RunFfn(const load::LoadedModel& model, Transformer& transformer,
                                  int layer, const FfnInput& input) {
   const int tokens = input.get().tokens;
@@ -127,7 +127,7 @@ class FfnModels : public testing::Test {
     std::optional<model::Activation> activation = {};
     double fatrelu_threshold = 0;
   };
-  // `source` as a GGUF file of this test.
+  // Converts `source` to a GGUF file of this test.
   std::string Convert(const std::string& source, const Conversion& how,
                       const std::string& name = "model") const {
     const auto file = model::OpenModelFile(source);
@@ -147,8 +147,8 @@ class FfnModels : public testing::Test {
     return predictor::EmptySideCar(*predictor::IdentityOf(**file));
   }
 
-  // A side-car with random low-rank predictors of different ranks and thresholds of mode
-  // `threshold`, where MODEL.tcp would be.
+  // Writes a side-car with random low-rank predictors of different ranks and thresholds of mode
+  // `threshold` to the path of MODEL.tcp.
   void WriteRandomSideCar(const std::string& path, bool before_norm, int rank, float threshold) {
     predictor::SideCar s = EmptySideCarOf(path);
     std::mt19937 random(7);

@@ -1,4 +1,5 @@
-// Bundle files of models for tests: what `thermocline pack` writes, in the model's own order.
+// Makes bundle files of models for tests, as `thermocline pack` writes them, in the model's own
+// order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 
 namespace thermocline::exec {
 
-// The neurons of `model` to `out`; its down projection is neuron-major.
+// Packs the neurons of `model` into `out`. Requires: its down projection is neuron-major.
 inline void PackNeurons(const std::string& model, const std::string& out) {
   const auto file = model::OpenModelFile(model);
   ASSERT_TRUE(file.ok()) << file.status().message();

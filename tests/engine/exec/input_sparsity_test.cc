@@ -1,5 +1,6 @@
-// Mode inputs: what counts is multiplied, by the file's layout or by copies; what each token has
-// does not depend on the others; prompts are whole; what cannot be is refused by name.
+// Mode inputs: the kept inputs are multiplied, in the file's layout or with copies; a token's
+// result does not depend on other tokens; prefill is not sparse; unavailable settings are rejected
+// by name.
 #include <cmath>
 
 #include "tests/engine/exec/ffn_models.h"
@@ -14,7 +15,7 @@ class InputSparsityTest : public FfnModels {
     model_ = Convert(kTidepoolFolder,
                      {.type = kernels::DType::kQ8_0, .down = model::DownLayout::kColumns});
   }
-  // A side-car of one point that leaves inputs below `threshold` out.
+  // A side-car with one point that skips inputs below `threshold`.
   std::string SideCarOf(const std::string& path, float threshold, double kl = 0.01) {
     const auto file = *model::OpenModelFile(path);
     predictor::SideCar side_car = predictor::EmptySideCar(*predictor::IdentityOf(*file));
@@ -39,7 +40,7 @@ class InputSparsityTest : public FfnModels {
     EXPECT_TRUE(model.ok()) << model.status().message();
     return *std::move(model);
   }
-  // The same with weights of one matrix, of a wrong number.
+  // The same with a wrong number of weights for one matrix.
   std::string WrongSideCar() {
     const std::string path = SideCarOf(model_, 0.3F);
     const auto file = *model::OpenModelFile(model_);
@@ -62,7 +63,7 @@ TEST_F(InputSparsityTest, WithoutThresholdsItIsTheWholeModel) {
   const auto want = LogitsOf(*whole, 24, 1);
   const std::string none = SideCarOf(model_, 0);
   EXPECT_EQ(LogitsOf(*LoadInputs(none, InputLayout::kFile), 24, 1), want);
-  // Copies are rounded along other weights.
+  // Copies are quantized along the other dimension.
   EXPECT_LT(MeanDifference(LogitsOf(*LoadInputs(none, InputLayout::kRows), 24, 1), want), 0.2);
 }
 

@@ -51,8 +51,8 @@ TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
   }
 }
 
-// On float weights, where no activation is quantised: exp and attention's order of sums differ in
-// the last bits, and a rounding of the f16 cache may flip (2^-11 of a key or value).
+// Compares float weights, where no activation is quantized: exp and the order of attention's sums
+// differ in the last bits, and a rounding of the f16 cache may flip (2^-11 of an element).
 TEST(Transformer, EveryIsaIsNearTheReference) {
   const std::string folder = SOURCE_DIR "/tests/golden/models/tidepool/target";
   const auto reference = AllLogits(1, 300, "reference", folder);

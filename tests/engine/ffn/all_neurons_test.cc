@@ -1,4 +1,4 @@
-// Whole layers have the h of the scalar definition, with and without members; a tap sees it.
+// Whole layers have the h of the scalar definition, with and without members; a tap receives it.
 #include "engine/ffn/all_neurons.h"
 
 #include <gtest/gtest.h>

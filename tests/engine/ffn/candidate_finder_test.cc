@@ -11,7 +11,7 @@
 namespace thermocline::ffn {
 namespace {
 
-// Predictors of `ids`, in their order, and their scores as the definitions say.
+// Predictors of `ids`, in their order, and their scores by definition.
 struct SomePredictors {
   static constexpr int kRank = 8;
   predictor::Predictors predictors;
@@ -55,7 +55,7 @@ struct SomePredictors {
     return {kernels::DType::kF32, rows, cols, out.data()};
   }
 
-  // Of the neuron at `place` among the ids, with id `id`.
+  // The sign prediction by definition for neuron `id`, which is at `place` among the ids.
   bool SignSays(const SmallNetwork& network, int id, std::size_t place, const float* x,
                 float shift) const {
     double score = 0;
@@ -77,11 +77,11 @@ struct SomePredictors {
 
 using Says = std::function<bool(int id, std::size_t place, int token)>;
 
-// Every range's lists hold the neurons for which `says`, with the tokens that it says it for.
+// Expects every range's lists to hold the neurons that `says` selects, with their tokens.
 void ExpectFound(CandidateFinder& finder, const NeuronRanges& ranges, const FfnStep& step,
                  const Says& says) {
   finder.Prepare(step);
-  std::vector<int> first;  // of token 0
+  std::vector<int> first;  // for token 0
   int left_out = 0;
   for (int r = 0; r < ranges.NumRanges(0); ++r) {
     const NeuronRange range = ranges.Of(0, r);
@@ -166,7 +166,7 @@ TEST(CandidateFinder, CountsThePredictorsBytes) {
   SmallNetwork network;
   const SomePredictors some(network, {0, 1, 2});
   const CandidateFinder finder(network.context(), &some.predictors, 1);
-  EXPECT_EQ(finder.PredictorBytes(0, FfnMode::kSign), 3 * 64);  // a cache line each
+  EXPECT_EQ(finder.PredictorBytes(0, FfnMode::kSign), 3 * 64);  // one cache line each
   EXPECT_EQ(finder.PredictorBytes(0, FfnMode::kLowRank), (16 * kHidden + 16 * 8) * 4);  // panels
   EXPECT_EQ(finder.PredictorBytes(0, FfnMode::kExact), 0);
 }

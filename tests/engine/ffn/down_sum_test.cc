@@ -12,7 +12,7 @@ namespace {
 
 using kernels::DType;
 
-// Some neurons' h, and what FoundNeurons says of them.
+// Some neurons' h, and their FoundNeurons.
 struct SomeFound {
   std::vector<int> ids;
   std::vector<float> h;
@@ -79,13 +79,13 @@ TEST(DownSum, MultipliesColumns) {
   DownSum down(network.context());
   nn::ActivationBuffer h;
   h.Resize(4, kNeurons);
-  std::fill(h.x.begin(), h.x.end(), 100.0F);  // of the layer before
+  std::fill(h.x.begin(), h.x.end(), 100.0F);  // left by the previous layer
   for (const int tokens : {1, 4}) {
     SomeFound some(5, tokens);
     std::vector<float> out(static_cast<std::size_t>(tokens * kHidden), -1);
     down.MultiplyColumns(0, tokens, some.get(), h, out.data());
     ExpectSum(out, network, some, tokens, true, 1e-3);
-    // The same once more from where every neuron's h is.
+    // The same again from an array with every neuron's h.
     std::vector<float> again(out.size(), -1);
     std::vector<int> all(kNeurons);
     for (int i = 0; i < kNeurons; ++i) all[static_cast<std::size_t>(i)] = i;
@@ -94,7 +94,7 @@ TEST(DownSum, MultipliesColumns) {
   }
 }
 
-// Two partitions' parts finished together have the bits of one sum.
+// Two partitions' parts, finished together, have the bits of one sum.
 TEST(DownSum, SharesOneSumAmongPartitions) {
   constexpr int kTokens = 3, kRuns = kernels::NumSumRuns(kNeurons), kSums = kRuns * kHidden;
   SmallNetwork network({.type = DType::kQ8_0});

@@ -193,8 +193,8 @@ TEST(ExpertFfn, ComputesTheDefinition) {
   }
 }
 
-// Of the weights that the type keeps; activations are rounded to 8 bits, in 64 columns and again in
-// an expert's neurons.
+// Compares with the definition on the quantized weights; activations are quantized to 8 bits, in
+// blocks of 64 columns and again in an expert's neurons.
 TEST(ExpertFfn, QuantisedWeightsAreNearTheDefinition) {
   for (const DType type : {DType::kQ8_0, DType::kQ4_0, DType::kQ5_1}) {
     const Mixture mixture(type, true, true);
@@ -232,10 +232,10 @@ TEST(ExpertFfn, ATokenHasTheBitsItHasAlone) {
   }
 }
 
-// Some expert has more tokens than are multiplied together, and some have one or none.
+// One expert has more tokens than one multiplication takes, and some have one or none.
 TEST(ExpertFfn, UnitsOfEverySize) {
   Mixture mixture(DType::kQ8_0, false, false);
-  // Expert 1 wins always; 7 never.
+  // Expert 1 is always chosen; expert 7 never.
   std::vector<float> bias(kMixed);
   bias[1] = 10;
   bias[7] = -10;

@@ -1,4 +1,4 @@
-// Rows and bytes of decoded tokens, and when guesses pay.
+// Rows and bytes of decoded tokens, and the judgment of guesses.
 #include "engine/ffn/ffn_counters.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(FfnCounters, CountAllOfDownsColumns) {
   EXPECT_EQ(c.bytes, (7 + 5) * kHidden * 4 + kHidden * kNeurons * 4);
 }
 
-// A judge that sees `fresh` neurons read for each of `calls` guesses.
+// Lets a judge see `fresh` neurons read for each of `calls` guesses; returns the allowed ones.
 int Allowed(ReadAheadJudge& judge, int calls, std::int64_t fresh, std::int64_t& uses,
             const FlashCounters& counters) {
   int allowed = 0;
@@ -56,7 +56,7 @@ TEST(ReadAheadJudge, WantsSomethingToRead) {
   std::int64_t uses = 0;
   EXPECT_EQ(Allowed(judge, 1000, 3, uses, {}), 0);
   EXPECT_GT(Allowed(judge, 100, 20, uses, {}), 90);
-  EXPECT_GT(Allowed(judge, 200, 0, uses, {}), 10);  // the mean sinks slowly
+  EXPECT_GT(Allowed(judge, 200, 0, uses, {}), 10);  // the mean decreases slowly
   EXPECT_EQ(Allowed(judge, 100, 0, uses, {}), 0);
 }
 
@@ -70,7 +70,7 @@ TEST(ReadAheadJudge, GivesUpForAWhileWhatIsMostlyWrong) {
   EXPECT_EQ(Allowed(judge, 255, 100, uses, counters), 255);  // judged as right
   counters.ahead_useful_bytes += 10;
   counters.ahead_wasted_bytes += 11;
-  EXPECT_EQ(Allowed(judge, 256, 100, uses, counters), 255);  // judged by what came since
+  EXPECT_EQ(Allowed(judge, 256, 100, uses, counters), 255);  // judged by reads since then
   EXPECT_EQ(Allowed(judge, ReadAheadJudge::kSkipped - 1, 100, uses, counters), 0);
   EXPECT_EQ(Allowed(judge, 256, 100, uses, counters), 256);  // tried again
 }

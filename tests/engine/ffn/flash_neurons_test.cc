@@ -1,4 +1,4 @@
-// Candidates come back once each, from memory or late, with their rows where the store says.
+// Candidates are returned once each, from memory or late, with the rows that the store gives.
 #include "engine/ffn/flash_neurons.h"
 
 #include <gtest/gtest.h>
@@ -65,11 +65,11 @@ class FlashNeuronsTest : public testing::Test {
                          .tokens_max = kTokens});
   }
 
-  // What the test puts as gate and mask of a neuron.
+  // The test's gate and mask of a neuron.
   static float Gate(int id, int token) { return static_cast<float>(id + 5000 * (token + 1)); }
   static std::uint16_t Mask(int id) { return static_cast<std::uint16_t>(1 + id % 3); }
 
-  // Puts the ids; with gates if these are held.
+  // Puts the ids, with gates if these are held.
   void PutAll(FlashNeurons& flash, const std::set<int>& ids) {
     for (int r = 0; r < ranges_.NumRanges(0); ++r) {
       const NeuronRange range = ranges_.Of(0, r);
@@ -85,7 +85,7 @@ class FlashNeuronsTest : public testing::Test {
     }
   }
 
-  // What is taken, with masks, gates and rows as they should be.
+  // Takes all ids, and checks their masks, gates and rows.
   std::set<int> TakeAll(FlashNeurons& flash, int layer, bool late) {
     std::set<int> out;
     for (int r = 0; r < ranges_.NumRanges(0); ++r) {
@@ -157,7 +157,7 @@ TEST_F(FlashNeuronsTest, GivesEachCandidateOnceHereOrLate) {
       }
       store->EndStep(kTokens);
     }
-    EXPECT_GT(held_neurons, 0U);  // else nothing was here
+    EXPECT_GT(held_neurons, 0U);  // otherwise the test covers no held neurons
   }
 }
 
@@ -190,7 +190,8 @@ TEST_F(FlashNeuronsTest, ReadsWholeLayers) {
   for (int id = 0; id < kNeurons; ++id) ExpectRows(*store, 0, id);
   EXPECT_EQ(store->counters().needed, kNeurons);
   store->EndLayer(0);
-  ASSERT_TRUE(flash.ReadAll(1, kSparseTokensMax + 1, false).ok());  // a prompt's are not counted
+  // Prefill tokens are not counted.
+  ASSERT_TRUE(flash.ReadAll(1, kSparseTokensMax + 1, false).ok());
   for (int id = 0; id < kNeurons; ++id) ExpectRows(*store, 1, id);
   EXPECT_EQ(store->counters().needed, kNeurons);
   store->EndLayer(1);

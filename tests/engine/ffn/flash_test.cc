@@ -1,4 +1,4 @@
-// Requests on a model whose neurons come from a device that fails or is late.
+// Requests on a model whose flash device fails or is late.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -80,7 +80,7 @@ class FlashRequests : public testing::Test {
 
   static constexpr const char* kModel = SOURCE_DIR "/config/models/tidepool.gguf";
   const std::string bundle_ = StrCat(testing::TempDir(), "flash-", ::getpid(), ".tcb");
-  store::FaultyReader* device_ = nullptr;  // of model_
+  store::FaultyReader* device_ = nullptr;  // the device of model_
   std::unique_ptr<load::LoadedModel> model_;
   std::unique_ptr<exec::Transformer> transformer_;
   std::unique_ptr<nn::KvCache> cache_;
@@ -111,7 +111,7 @@ TEST_F(FlashRequests, AFailingDeviceEndsTheRequestAndTheNextOneBeginsAnew) {
   EXPECT_EQ(Run().tokens, want.tokens);
 }
 
-// The device answers when nobody waits any more.
+// The deadline holds even if the device answers only afterwards.
 TEST_F(FlashRequests, TheDeadlineHoldsWhileTheDeviceIsSilent) {
   const auto want = Run();
   device_->set_real_time(true);
@@ -123,7 +123,7 @@ TEST_F(FlashRequests, TheDeadlineHoldsWhileTheDeviceIsSilent) {
   EXPECT_NE(late.error.message().find("waiting for the flash device"), std::string::npos)
       << late.error.message();
   EXPECT_GE(device_->time_given(), milliseconds(50));
-  EXPECT_GE(heartbeat_ - before, 2);  // a watchdog sees that it waits and does not hang
+  EXPECT_GE(heartbeat_ - before, 2);  // a watchdog sees waiting, not a hang
   device_->Clear();
   device_->Release();
   EXPECT_EQ(Run(std::chrono::minutes(10)).tokens, want.tokens);

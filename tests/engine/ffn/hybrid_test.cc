@@ -1,4 +1,4 @@
-// A network shared out between two sides gives what one side gives.
+// A network that is split between two sides gives the result of one side.
 #include <array>
 #include <cmath>
 
@@ -59,7 +59,7 @@ TEST_F(Hybrid, HasTheBitsOfOneSideInEveryMode) {
   }
 }
 
-// One layer's network of a split model.
+// Runs one layer's network of a split model.
 std::vector<float> RunBoth(const load::LoadedModel& model, int layer, const exec::FfnInput& input) {
   const int tokens = input.get().tokens;
   nn::Multiplier multiplier(*model.ops, *model.pool, nn::PanelScratchBytes(*model.weights));

@@ -1,4 +1,4 @@
-// Live neurons come together in their order, whole or in parts.
+// Live neurons are joined in their order, as a whole or in parts.
 #include "engine/ffn/live_neurons.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 constexpr int kTokens = 3;
 const NeuronRanges kRanges(kNeurons, nullptr);
 
-// A value of its own for each neuron and token. Neurons whose number is a multiple of 10 are zero
-// for all tokens, odd ones for token 1.
+// A distinct value for each neuron and token. Neurons whose number is a multiple of 10 are zero for
+// all tokens, odd ones for token 1.
 float H(int id, int token) {
   if (id % 10 == 0 || (id % 2 == 1 && token == 1)) return 0;
   return static_cast<float>(id + 10000 * (token + 1));
@@ -32,7 +32,7 @@ struct Part {
 
 bool IsLive(int id) { return id % 3 != 1; }
 
-// Every id whose h is not zero for all tokens, with its values.
+// Expects every id whose h is not zero for all tokens, with its values.
 void ExpectJoined(LiveNeurons& live, int tokens) {
   const FoundNeurons found = live.Join(kRanges.NumRanges(0), tokens);
   std::size_t k = 0;
@@ -54,7 +54,7 @@ void ExpectJoined(LiveNeurons& live, int tokens) {
 
 TEST(LiveNeurons, JoinsWhatRangesPut) {
   LiveNeurons live(kNeurons, kTokens);
-  for (int round = 0; round < 2; ++round) {  // nothing is left of the round before
+  for (int round = 0; round < 2; ++round) {  // the previous round leaves no data
     for (int r = 2; r >= 0; --r) {
       Part part;
       const NeuronRange range = kRanges.Of(0, r);
@@ -67,7 +67,7 @@ TEST(LiveNeurons, JoinsWhatRangesPut) {
   }
 }
 
-// Of the neurons that were expected some live, some of these came late, and some never came.
+// Some of the expected neurons are live, some of these arrive late, and some never.
 TEST(LiveNeurons, JoinsWhatComesInParts) {
   LiveNeurons live(kNeurons, kTokens);
   for (int round = 0; round < 2; ++round) {

@@ -1,4 +1,4 @@
-// Live neurons and their h are those of the scalar definition, for the tokens that they count for.
+// Live neurons and their h are those of the scalar definition, for the tokens that use them.
 #include "engine/ffn/range_computer.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST(RangeComputer, ComputesTheLiveNeurons) {
 
 TEST(RangeComputer, ReadsWholeRangesFromPanels) {
   SmallNetwork rows, panels({.layout = model::Layout::kPanels});
-  panels.weights.layers[0].up = rows.weights.layers[0].up;  // live rows are chosen
+  panels.weights.layers[0].up = rows.weights.layers[0].up;  // live rows are selected
   RangeComputer computer(panels.context(), 4);
   const NeuronRange range = panels.context().ranges.Of(0, 2);
   ExpectComputes(panels, computer, range, All(range, 2), {.mode = FfnMode::kExact}, 2);

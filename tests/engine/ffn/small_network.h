@@ -1,5 +1,5 @@
-// A feed-forward network of random numbers for tests of its parts: the weights as the engine holds
-// them, and the same as plain floats for references.
+// A feed-forward network of random numbers for tests of its parts: the weights in the engine's
+// form, and as plain floats for references.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace thermocline::ffn {
 
-// Two whole ranges and a part of one.
+// Two complete ranges and a part of one.
 inline constexpr int kHidden = 64, kNeurons = 2 * kRange + 77;
 
 struct SmallNetworkOptions {
@@ -29,7 +29,7 @@ struct SmallNetworkOptions {
 
 class SmallNetwork {
  public:
-  // [rows, cols] of what the engine's matrix says.
+  // [rows, cols] values of the engine's matrix.
   struct Matrix {
     int rows = 0, cols = 0;
     std::vector<float> values;
@@ -40,7 +40,7 @@ class SmallNetwork {
       return values[static_cast<std::size_t>(row) * static_cast<std::size_t>(cols) +
                     static_cast<std::size_t>(col)];
     }
-    // Row `row` times x, the bias added.
+    // Row `row` times x, plus the bias.
     double Times(int row, const float* x) const {
       double sum = bias.empty() ? 0 : static_cast<double>(bias[static_cast<std::size_t>(row)]);
       for (int c = 0; c < cols; ++c)
@@ -110,7 +110,7 @@ class SmallNetwork {
     for (float& value : m.bias) value = normal(random_);
   }
 
-  // Values become what the type keeps of them.
+  // Packs the matrix; its values become those that the type represents.
   void Pack(Matrix& m, bool rows) {
     const std::size_t row_bytes = kernels::RowBytes(options_.type, m.cols);
     std::vector<std::uint8_t> stored(row_bytes * static_cast<std::size_t>(m.rows));
@@ -161,7 +161,7 @@ class SmallInput {
   nn::ActivationBuffer hidden_, residual_;
 };
 
-// Every third neuron and some in a row, in another order for each layer.
+// Every third neuron and some consecutive ones, in another order for each layer.
 inline std::vector<std::vector<int>> SomeMembers(int layers) {
   std::vector<std::vector<int>> out(static_cast<std::size_t>(layers));
   for (int l = 0; l < layers; ++l) {

@@ -1,5 +1,5 @@
-// The modes of the feed-forward network: which keep the bits, and that the others leave out what
-// they say.
+// The modes of the feed-forward network: exact modes keep the bits, and the others skip the rows
+// that they should.
 #include "engine/ffn/sparse_ffn.h"
 
 #include <climits>
@@ -16,12 +16,13 @@ using Step = exec::Transformer::Step;
 
 class SparseFfnTest : public exec::FfnModels {
  protected:
-  // Every way of running `path` exactly gives the bits of dense networks, one token at a time.
+  // Expects every way of running `path` in mode exact to give the bits of dense networks, one token
+  // at a time.
   static void ExpectExactIsDense(const std::string& path, const std::string& isa, int count) {
     const auto dense = exec::Load({.path = path, .isa = isa});
     ASSERT_NE(dense, nullptr);
     const std::vector<float> expected = exec::LogitsOf(*dense, count, 1);
-    // The scalar kernels are slow: what threads and batches change is not in them.
+    // The scalar kernels are slow, and do not depend on threads and batches.
     const bool scalar = isa == "reference";
     for (const int threads : scalar ? std::vector{2} : std::vector{1, 2, 3}) {
       const auto exact =
@@ -100,7 +101,7 @@ TEST_F(SparseFfnTest, ExactReadsOnlyLiveRows) {
     EXPECT_EQ(c.steps, 16);
     EXPECT_EQ(c.gate_rows, all);
     EXPECT_GT(c.up_rows, 0);
-    EXPECT_LT(c.up_rows, all * 3 / 4) << "layer " << l;  // these tokens are no text
+    EXPECT_LT(c.up_rows, all * 3 / 4) << "layer " << l;  // these tokens are not text
     EXPECT_LE(c.down_rows, c.up_rows);
     EXPECT_GT(c.down_rows, 0);
     // Q4_0 rows of 256 columns.
@@ -135,7 +136,7 @@ TEST_F(SparseFfnTest, PredictedModesGiveATokenItsBitsInAnyBatch) {
         for (const int batch : {1, 2, 5, 16})
           EXPECT_TRUE(exec::LogitsOf(*model, 33, batch) == alone)
               << c.source << " " << mode << ", " << threads << " threads, batches of " << batch;
-        // Prompts are computed without loss, and so are more tokens than may share rows.
+        // Prefill is lossless, and so are steps of more tokens than may share rows.
         for (const int batch : {1, 5, 33})
           EXPECT_TRUE(exec::LogitsOf(*model, 33, batch, Step::kPrefill) == dense)
               << c.source << mode;
@@ -145,7 +146,7 @@ TEST_F(SparseFfnTest, PredictedModesGiveATokenItsBitsInAnyBatch) {
   }
 }
 
-// Lets the predictors of all layers choose all neurons, or none.
+// Makes the predictors of all layers select all neurons, or none.
 void SetThresholds(load::LoadedModel& model, std::int32_t sign, float low_rank) {
   for (predictor::LayerPredictors& layer : model.predictors->layers) {
     if (layer.sign.has_value())
@@ -184,7 +185,7 @@ TEST_F(SparseFfnTest, PredictingAllIsDenseAndPredictingNoneIsNothing) {
   }
 }
 
-// A shift moves thresholds that are at the ends of their range without turning them around.
+// A shift of thresholds at the ends of their range does not overflow.
 TEST_F(SparseFfnTest, ShiftsDoNotOverflowThresholds) {
   const auto model = exec::Load({.path = exec::kTidepool, .modes = "sign"});
   const auto transformer = model->MakeTransformer(1, 8);
@@ -200,7 +201,7 @@ TEST_F(SparseFfnTest, ShiftsDoNotOverflowThresholds) {
   }
 }
 
-// The score as kernels/sign_predict.h defines it, from weights as floats.
+// The score by the definition in kernels/sign_predict.h, from weights as floats.
 std::vector<double> SignScores(const model::NeuronMatrix& matrix, const float* x, int slices,
                                int planes, const std::vector<std::int32_t>& columns) {
   const int rows = matrix.linear.weight.rows, cols = static_cast<int>(columns.size());
@@ -228,7 +229,7 @@ std::vector<double> SignScores(const model::NeuronMatrix& matrix, const float* x
   return scores;
 }
 
-// Layer 1 of a model whose side-car says how the sign predictor looks at weights and inputs.
+// Checks layer 1 of a model whose side-car sets the sign predictor's planes and slices.
 void ExpectSignPredicts(const std::string& path, const predictor::SignCalibration& sign,
                         predictor::SideCar side_car, const std::string& tcp) {
   for (predictor::LayerSideCar& layer : side_car.layers) layer.sign = sign;

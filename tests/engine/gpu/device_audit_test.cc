@@ -1,5 +1,5 @@
-// Audits of neurons on a device, emulated: they count what the CPU alone counts, in every
-// placement, and change nothing.
+// Audits of neurons on an emulated device: they count the same as the CPU alone, in every
+// placement, and change no result.
 #include <cstring>
 
 #include "engine/adapt/ffn_governor.h"
@@ -15,7 +15,8 @@ using exec::ExpectSame;
 using exec::Where;
 using kernels::DType;
 
-// All on the device; half of the neurons there, in layers at home on either side; both kinds.
+// Everything on the device; half of the neurons there, with layers' homes on either side; a mix of
+// both.
 const Where kWhole = {}, kShared = {.every = 2}, kCpuHome = {.home_layers = 0, .every = 2},
             kMixed = {.home_layers = 3, .every = 2};
 
@@ -47,10 +48,10 @@ class DeviceAudit : public OnDevice {
             .audit_interval = 1,
             .audit_shadow = of.shadow};
   }
-  // What a model counts of the same random inputs of each layer.
+  // The counts of a model for the same random inputs of each layer.
   static Counts CountInputs(const load::LoadedModel& model) {
     const auto transformer = model.MakeTransformer(1, 8);
-    // Audits come between steps: the first one makes the device this thread's.
+    // Audits come between steps; the first step binds the device to this thread.
     const auto cache = *model.MakeCache(8);
     EXPECT_TRUE(Decode(model, *transformer, *cache, 1).ok());
     ffn::Auditor auditor = exec::AuditorOf(model);
@@ -66,7 +67,7 @@ class DeviceAudit : public OnDevice {
     }
     return exec::CountsOf(model, auditor);
   }
-  // Greedy tokens with their logits, and what was counted, audited as the engine does it.
+  // Greedy tokens with their logits, and the counts, audited as in the engine.
   struct Audited {
     std::vector<int> tokens;
     std::vector<float> logits;
@@ -110,7 +111,7 @@ TEST_F(DeviceAudit, ALayersInputIsCountedAsTheCpuCountsIt) {
   }
 }
 
-// Where attention is the CPU's, a text has its inputs to the bit.
+// If attention is on the CPU, a text's inputs are the CPU's to the bit.
 TEST_F(DeviceAudit, ATextIsCountedAsTheCpuCountsIt) {
   const std::string path = Model(true);
   for (const Case& of : kCases) {
@@ -120,8 +121,8 @@ TEST_F(DeviceAudit, ATextIsCountedAsTheCpuCountsIt) {
   }
 }
 
-// How neurons are shared does not show. The device's attention has other last bits than the CPU's:
-// with float weights they flip no decision here.
+// The placement does not affect the counts. The device's attention differs from the CPU's in the
+// last bits, which flips no decision here with float weights.
 TEST_F(DeviceAudit, ATextIsCountedAlikeInEveryPlacement) {
   const std::string path = Model(true), floats = Model(true, DType::kF32);
   const auto tokens = exec::SomeTokens(5, 256);
@@ -173,7 +174,7 @@ TEST_F(DeviceAudit, AuditsChangeNoTextAtAnyInterval) {
   }
 }
 
-// A controller raises and lowers thresholds on both sides as it does on the CPU.
+// A controller moves thresholds on both sides as on the CPU.
 TEST_F(DeviceAudit, AControllerMovesThresholdsAsOnTheCpu) {
   const std::string path = Model(false);
   const Case of{"sign"};
@@ -193,8 +194,8 @@ TEST_F(DeviceAudit, AControllerMovesThresholdsAsOnTheCpu) {
   EXPECT_NE(whole.stats[0].shift, 0);
 }
 
-// A token that is audited takes as many calls as others, once its graph is recorded; a layer's
-// audit takes a launch with the step before it, and a wait.
+// An audited token takes as many calls as others, once its graph is recorded; a layer's audit takes
+// a launch with the preceding step, and a wait.
 TEST_F(DeviceAudit, TakesFewCallsOfTheDevice) {
   const std::string path = Model(false);
   for (const Where& where : {kWhole, kShared, kCpuHome}) {
@@ -219,7 +220,7 @@ TEST_F(DeviceAudit, TakesFewCallsOfTheDevice) {
     auditor.EndStep();
     EXPECT_EQ(calls(step), plain + 1);
     EXPECT_EQ(calls(audit), 1);
-    // What cannot be begun beside the step is asked for later.
+    // An audit that cannot start beside the step is requested later.
     cuda_emulated::Inject({.after = plain, .error = cudaErrorUnknown});
     step();
     EXPECT_EQ(calls(audit), 2);
@@ -230,7 +231,7 @@ TEST_F(DeviceAudit, TakesFewCallsOfTheDevice) {
   }
 }
 
-// The audit that met the error counts nothing; the text goes on, and so do later audits.
+// The audit that met the error counts no neurons; the text goes on, and so do later audits.
 TEST_F(DeviceAudit, AnErrorInAnAuditLeavesTheText) {
   const std::string path = Model(false);
   for (const Where& where : {kShared, kMixed}) {
@@ -267,7 +268,7 @@ TEST_F(DeviceAudit, AnErrorInAnAuditLeavesTheText) {
   }
 }
 
-// An error that stays is found by the next token, as any other; a new sequence is audited again.
+// A sticky error is found by the next token, as any other; a new sequence is audited again.
 TEST_F(DeviceAudit, AnErrorThatStaysEndsTheSequenceAlone) {
   const auto model = exec::LoadPlaced(How(Model(false), {"sign"}), kShared);
   const auto transformer = model->MakeTransformer(8, exec::kDeviceContext);
@@ -285,7 +286,7 @@ TEST_F(DeviceAudit, AnErrorThatStaysEndsTheSequenceAlone) {
   audit();
   EXPECT_EQ(auditor.total(0).tokens, 0);
   EXPECT_TRUE(Decode(*model, *transformer, *cache, 1).kv_cache_lost());
-  audit();  // of a device that has failed
+  audit();  // on a device that has failed
   EXPECT_EQ(auditor.total(0).tokens, 0);
   cache->Clear();
   const auto again = Decode(*model, *transformer, *cache, 3);
@@ -295,8 +296,8 @@ TEST_F(DeviceAudit, AnErrorThatStaysEndsTheSequenceAlone) {
   EXPECT_EQ(auditor.total(0).tokens, 1);
 }
 
-// Layers that are whole on the device without neuron-major rows: the CPU has their weights, too,
-// and audits a shadow. They predict nothing, whatever their mode.
+// Layers that are whole on the device without neuron-major rows: the CPU keeps their weights, too,
+// and audits a shadow. Their predictors are unused, whatever their mode.
 TEST_F(DeviceAudit, LayersWithoutDownRowsHaveAShadow) {
   const std::string path = Model(false, DType::kQ8_0, model::DownLayout::kColumns);
   const Case shadow{"exact", AuditShadow::kSign};

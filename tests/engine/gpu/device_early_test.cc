@@ -1,5 +1,5 @@
-// A device, emulated, that shares its memory with the host: its part is decided before anything is
-// loaded, so that no weights lie in memory twice at any moment.
+// An emulated device that shares the host's memory: its part is decided before loading, so that no
+// weights are in memory twice at any time.
 #include "engine/base/system_memory.h"
 #include "tests/engine/gpu/on_device.h"
 
@@ -53,7 +53,7 @@ TEST_F(OneMemory, NoWeightsLieThereTwiceWhileLoading) {
     const std::size_t most = base::HugeBuffer::MostHeldByAll() - before;
     EXPECT_EQ(model->device->placement().home_layers, model->config.num_hidden_layers);
     EXPECT_TRUE(model->device->placement().head);
-    // Of layers the host has norms and biases: a page or two of each.
+    // The host keeps norms and biases of layers: a page or two of each.
     const model::Weights& w = *model->weights;
     const std::size_t held = w.token_embedding.bytes() + w.position_embedding.bytes() +
                              2 * model::kImageAlignment *
@@ -61,10 +61,10 @@ TEST_F(OneMemory, NoWeightsLieThereTwiceWhileLoading) {
     EXPECT_LE(w.memory.held(), held) << path;
     const std::size_t head = model->config.tie_word_embeddings ? 0 : w.output.weight.bytes();
     EXPECT_LE(most, held + std::max(LargestLayer(*model) + held, head + held)) << path;
-    // What the plan says is what there is, with room for the work.
+    // The planned memory is the actual memory, with room for the work.
     EXPECT_GE(model->memory.total(), w.memory.held() + model->device->bytes()) << path;
     EXPECT_NE(model->memory.Table().find("GPU: weights"), std::string::npos);
-    // Bits and all.
+    // The text and the bits of its logits are equal.
     const Text got = Generate(*model, 9, 6);
     EXPECT_EQ(got.tokens, want.tokens) << path;
     EXPECT_EQ(got.logits, want.logits) << path;
@@ -157,7 +157,7 @@ TEST_F(OneMemory, NeuronsComeFromFlashWhereBothDoNotFit) {
   }
 }
 
-// Modes that read every gate row have them in memory, if they fit; the device's are its own.
+// Modes that read every gate row keep the rows in memory, if they fit; the device has its own.
 TEST_F(OneMemory, GateRowsAreHeldBesideNeuronsFromFlash) {
   const std::string bundle = folder_ + "/tidepool.tcb";
   exec::PackNeurons(exec::kTidepool, bundle);
@@ -204,7 +204,7 @@ TEST_F(OneMemory, ADeviceWithoutRoomLeavesTheModelToTheCpu) {
   EXPECT_NE(small->hot.fallback.find("least that a GPU can be given"), std::string::npos)
       << small->hot.fallback;
   EXPECT_EQ(Generate(*small, 6, 6).logits, want.logits);
-  // It says that it has room, and fails: what was left out for it is loaded then.
+  // The device reports room but fails, so the weights left out for it are loaded.
   const int begin = cuda_emulated::Calls();
   ASSERT_NE(Load(options)->device, nullptr);
   const int calls = cuda_emulated::Calls() - begin;
@@ -241,7 +241,7 @@ TEST_F(OneMemory, ADeviceThatLostItsMemoryHasItAgain) {
   EXPECT_EQ(*again, *want);
 }
 
-// A damaged weight is found on its way to the device, too.
+// A damaged weight is detected on its way to the device, too.
 TEST_F(OneMemory, EveryWeightIsVerified) {
   const std::string path = Convert(exec::kTidepoolFolder, {.type = kernels::DType::kQ8_0});
   {
@@ -263,7 +263,7 @@ TEST_F(OneMemory, EveryWeightIsVerified) {
   EXPECT_NE(damaged.status().message().find("blk.3.attn_q.weight"), std::string::npos);
 }
 
-// Without a shadow by name no network is held for its audits.
+// Without an explicit shadow, no network is kept for its audits.
 TEST_F(OneMemory, AShadowOfWholeLayersIsKeptWhereItWasAskedFor) {
   const std::string path = Convert(
       exec::kTidepoolFolder, {.type = kernels::DType::kQ8_0, .down = model::DownLayout::kColumns});

@@ -1,5 +1,5 @@
-// Experts shared out between the CPU and a second side, a partition of the CPU or an emulated
-// device: what one side computes.
+// Experts divided between the CPU and a second side, a partition of the CPU or an emulated device:
+// the result is that of one side.
 #include <unistd.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ class SharedExperts : public testing::TestWithParam<const char*> {
     EXPECT_TRUE(model.ok()) << model.status().message();
     return *std::move(model);
   }
-  // Every second expert of every layer that has any.
+  // Every second expert of every layer with experts.
   static void SplitExperts(load::LoadedModel& model) {
     std::vector<std::vector<int>> hot(model.weights->layers.size());
     for (std::size_t l = 0; l < hot.size(); ++l)
@@ -72,7 +72,7 @@ class SharedExperts : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(experts.ok()) << experts.status().message();
     model.device_experts = *std::move(experts);
   }
-  // Of a prompt and of tokens one by one.
+  // Logits of a prompt and of tokens one by one.
   static Logits Run(const load::LoadedModel& model, exec::Transformer& transformer) {
     using Wanted = exec::Transformer::Logits;
     auto cache = *model.MakeCache(kContext);
@@ -108,7 +108,7 @@ TEST_P(SharedExperts, ASecondPartitionOfTheCpuGivesTheBitsOfOne) {
   EXPECT_LE(c.wait_s, c.total_s);
 }
 
-// Its float kernels differ by 1e-5.
+// The device's float kernels differ by 1e-5.
 TEST_P(SharedExperts, ADeviceIsAsNearAsItsFloatKernels) {
   const Logits one = Run(*Load(Golden(GetParam())));
   const auto model = Load(Golden(GetParam()));
@@ -122,7 +122,7 @@ TEST_P(SharedExperts, ADeviceIsAsNearAsItsFloatKernels) {
   EXPECT_GT(transformer->hybrid_counters().hot.active, 0);
 }
 
-// Quantised products and ReLU have the CPU's bits there: so has the text.
+// Quantized products and ReLU have the CPU's bits on the device, and so has the text.
 TEST_F(SharedExperts, AQuantisedReluModelHasTheSameBitsOnTheDevice) {
   const std::string path = SOURCE_DIR "/config/models/tidepool-experts.gguf";
   const Logits one = Run(*Load(path));
@@ -133,7 +133,7 @@ TEST_F(SharedExperts, AQuantisedReluModelHasTheSameBitsOnTheDevice) {
   EXPECT_GT(transformer->hybrid_counters().hot.active, 0);
 }
 
-// The host has every expert: a device that fails costs no request.
+// The host has every expert, so a failing device costs no request.
 TEST_F(SharedExperts, ADeviceThatFailsIsGivenUpWithinTheStep) {
   const Logits one = Run(*Load(Golden("smallthinker")));
   for (const int after : {0, 5, 40}) {
@@ -149,8 +149,8 @@ TEST_F(SharedExperts, ADeviceThatFailsIsGivenUpWithinTheStep) {
   }
 }
 
-// Loading: a device that is remembered as slow is of no use; once it is remembered as fast, it has
-// experts.
+// When the cached measurements say that the device is slow, it gets no experts; when they say fast,
+// it does.
 TEST_F(SharedExperts, LoadingGivesAFastDeviceExperts) {
   const std::string cache = testing::TempDir() + "experts_cache_" + std::to_string(::getpid());
   ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
@@ -161,7 +161,7 @@ TEST_F(SharedExperts, LoadingGivesAFastDeviceExperts) {
   options.model.hot.device = HotDevice::kAuto;
   options.sizes.tokens_max = kStepTokens;
   options.device_ops = &kernels::EmulatedOps();
-  ASSERT_TRUE(load::LoadModel(options).ok());  // it is measured
+  ASSERT_TRUE(load::LoadModel(options).ok());  // measures the device
   const auto remember = [&](double bytes_per_s, double layer_s) {
     for (const auto& entry : std::filesystem::directory_iterator(cache + "/thermocline/machine")) {
       Json machine = *base::ParseJson(*base::ReadFileToString(entry.path().string()));
@@ -190,7 +190,7 @@ TEST_F(SharedExperts, LoadingGivesAFastDeviceExperts) {
   const auto transformer = (*fast)->MakeTransformer(kStepTokens, kContext, kPrompt);
   Run(**fast, *transformer);
   EXPECT_GT(transformer->hybrid_counters().hot.active, 0);
-  // Without room for one expert the CPU computes.
+  // Without room for a single expert the CPU computes all.
   options.model.hot.bytes = 1000;
   const auto none = load::LoadModel(options);
   ASSERT_TRUE(none.ok());

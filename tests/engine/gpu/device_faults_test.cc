@@ -1,12 +1,12 @@
-// A device, emulated, that fails while a model runs on it: the sequence ends or not, and the next
-// one is as before.
+// An emulated device that fails while a model runs on it: the sequence may end, and the next one is
+// unaffected.
 #include "tests/engine/gpu/on_device.h"
 
 namespace thermocline::gpu {
 namespace {
 
-// A fault at any call of a step: the step fails with the device's text, the sequence cannot go on,
-// a new one does, with the same bits.
+// A fault at any call of a step: the step fails with the device's text, the sequence cannot
+// continue, and a new one has the same bits as before.
 TEST_F(OnDevice, AFaultEndsTheSequenceAndTheNextOneIsAsBefore) {
   for (const exec::Where& where :
        {exec::Where{.every = 2}, exec::Where{.home_layers = 3, .every = 2},
@@ -53,7 +53,8 @@ TEST_F(OnDevice, ASecondFaultIsTheEnd) {
       << refused.status().message();
 }
 
-// A kernel's fault leaves nothing to rest on: no rebuild is tried, the process is to end.
+// After a fault in a kernel the device's state is lost: no rebuild is tried, and the process must
+// end.
 TEST_F(OnDevice, AFaultOfAKernelIsTheEndAtOnce) {
   const auto model = exec::LoadPlaced({.path = exec::kTidepool, .modes = "exact"}, {.every = 2});
   const auto transformer = model->MakeTransformer(8, exec::kDeviceContext);
@@ -69,7 +70,7 @@ TEST_F(OnDevice, AFaultOfAKernelIsTheEndAtOnce) {
       << refused.status().message();
 }
 
-// In a prompt the launches of a layer that waits for the CPU are already on the stream.
+// In prefill the launches of a layer that waits for the CPU are already on the stream.
 TEST_F(OnDevice, AFaultInAPromptDoesNotHang) {
   for (const int after : {20, 60, 100}) {
     const auto model = exec::LoadPlaced({.path = exec::kTidepool, .modes = "exact"}, {.every = 2});
@@ -89,7 +90,7 @@ TEST_F(OnDevice, AFaultInAPromptDoesNotHang) {
   }
 }
 
-// The CPU's part of a layer fails while the device waits for it: the device goes on as it was.
+// The CPU's part of a layer fails while the device waits for it: the device stays usable.
 TEST_F(OnDevice, AFlashErrorLeavesTheDevice) {
   const std::string bundle = folder_ + "/tidepool.tcb";
   exec::PackNeurons(exec::kTidepool, bundle);

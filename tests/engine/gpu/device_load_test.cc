@@ -1,4 +1,4 @@
-// Loading with a GPU, emulated: planned, filled and used, or refused with the reason.
+// Loading with an emulated GPU: planned, filled and used, or rejected with the reason.
 #include <unistd.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ class DeviceLoad : public exec::FfnModels {
     base::ConfigureLog(base::LogLevel::kError, false);
     FastMachine::SetUp();
     cuda_emulated::SetMachine({});
-    // By its measured speeds an emulated device is of no use, unless the processor is busy.
+    // By its measured speed an emulated device is useless, unless the processor is busy.
     const auto slow = load::LoadModel(Options(HotDevice::kCuda));
     if (!slow.ok()) {
       ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();
@@ -52,8 +52,8 @@ class DeviceLoad : public exec::FfnModels {
     return options;
   }
 
-  // The plan of the host's memory counts what is mapped for a device: no less, and beside it only
-  // what this placement has no use for.
+  // The plan of the host's memory counts at least the memory mapped for a device, and beyond it
+  // only memory that this placement does not need.
   static void ExpectPlannedHostBytes(const load::LoadedModel& model) {
     std::size_t mapped = 0;
     for (const cuda_emulated::Memory& m : cuda_emulated::AllMemory())
@@ -91,7 +91,7 @@ class DeviceLoad : public exec::FfnModels {
   }
 };
 
-// Layers that a GPU has no kernels for are the CPU's: `auto` says so, `cuda` refuses.
+// Layers without GPU kernels stay on the CPU: `auto` reports it, `cuda` rejects the model.
 TEST_F(DeviceLoad, FamiliesOfTheCpuStayThere) {
   for (const char* family : {"gemma2", "gemma3", "olmo2", "smollm3", "granite", "ministral3"}) {
     load::LoadOptions options = Options(HotDevice::kCuda);
@@ -149,7 +149,7 @@ TEST_F(DeviceLoad, SaysWhyADeviceCannotBeUsed) {
   EXPECT_EQ(Greedy(**any, 8).size(), 8U);
 }
 
-// A dense model, whose layers lie whole on one side.
+// A dense model, whose layers are whole on one side.
 TEST_F(DeviceLoad, TakesWholeLayersOfADenseModel) {
   load::LoadOptions options = Options(HotDevice::kCpu);
   options.model.path = exec::Family("llama3");
@@ -176,7 +176,7 @@ TEST_F(DeviceLoad, AShadowIsKeptWhereAllNeuronsFit) {
   ExpectPlannedHostBytes(**all);
 }
 
-// The predictor that a mode needs stays when the shadow's is given up.
+// A mode's predictor stays when the shadow's is dropped.
 TEST_F(DeviceLoad, AShadowGivenUpLeavesTheModesPredictor) {
   load::LoadedModel model;
   model.predictors = std::make_unique<predictor::Predictors>();
@@ -192,7 +192,7 @@ TEST_F(DeviceLoad, AShadowGivenUpLeavesTheModesPredictor) {
   EXPECT_TRUE(model.audits());
 }
 
-// Layers that are computed whole have no threshold to move.
+// Layers that are computed whole have no threshold to adjust.
 TEST_F(DeviceLoad, AControllerWithoutNeuronMajorRowsIsRefused) {
   load::LoadOptions options = Options(HotDevice::kCuda);
   options.model.path = Convert(exec::kTidepoolFolder, {.down = model::DownLayout::kColumns});
@@ -245,14 +245,14 @@ TEST_F(DeviceLoad, NeuronsOnFlashBesideTheDevice) {
         EXPECT_GT((*gpu)->flash_counters().bytes, 0) << bytes;
       }
       fewest = hot.neurons;
-      // What only the device needs is not the host's any more.
+      // Weights that only the device needs are freed on the host.
       EXPECT_EQ((*gpu)->weights->layers[0].q.weight.data, nullptr);
     }
   }
   EXPECT_LT(fewest, std::int64_t{6} * (*cpu)->config.intermediate_size);
 }
 
-// Each answer's figures are there with its end; drafts of a verification are not audited.
+// Each answer's statistics are complete at its end; drafts in verification are not audited.
 TEST_F(DeviceLoad, AnswersAreAuditedWithDraftsAndWithout) {
   EngineConfig config;
   config.model.path = exec::kTidepool;
@@ -323,8 +323,8 @@ TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
   EXPECT_GT((*engine)->Stats().spec.accepted_tokens, 0);
 }
 
-// After one error the device is set up again; after another no request can work, and whoever runs
-// the engine is told so, once.
+// After one error the device is set up again; after another no request can work, and the callback
+// for fatal errors is called once.
 TEST_F(DeviceLoad, ADeviceThatStaysBrokenIsFatal) {
   std::atomic<int> fatal{0};
   EngineConfig config;

@@ -1,5 +1,5 @@
-// What the host holds of a model that is on a device, emulated: nothing twice, and nothing less
-// than a device that lost its memory needs.
+// The host's memory for a model on an emulated device: no weight is held twice, and all weights
+// that a device needs after losing its memory are held.
 #include <sys/mman.h>
 
 #include <fstream>
@@ -11,7 +11,7 @@ namespace {
 
 class DeviceMemory : public OnDevice {
  protected:
-  // Bytes of whole pages of `memory` that are in use.
+  // Bytes of resident pages of `memory`.
   static std::size_t Resident(const base::HugeBuffer& memory) {
     constexpr std::size_t kPage = 4096;
     std::vector<unsigned char> pages((memory.size() + kPage - 1) / kPage);
@@ -20,7 +20,8 @@ class DeviceMemory : public OnDevice {
     return static_cast<std::size_t>(used) * kPage;
   }
 
-  // The logits of a few tokens before the device fails, and of a sequence that begins after it.
+  // Compares the logits of a few tokens before the device fails with those of a new sequence
+  // afterwards.
   static void ExpectTheSameAfterAFault(const load::LoadedModel& model, const std::string& what) {
     const auto transformer = model.MakeTransformer(8, exec::kDeviceContext);
     const auto cache = *model.MakeCache(exec::kDeviceContext);
@@ -62,7 +63,7 @@ TEST_F(DeviceMemory, TheHostKeepsNothingThatOnlyTheDeviceNeeds) {
           pages += 2;
         }
       }
-      // A page at either end of a matrix may be another's, too.
+      // The first and last page of a matrix may belong to others, too.
       EXPECT_GE(memory.size() - memory.held() + pages * 4096, matrices) << path;
       EXPECT_LT(memory.held(), memory.size());
       EXPECT_LE(Resident(memory), memory.held() + 4096) << path;
@@ -72,7 +73,7 @@ TEST_F(DeviceMemory, TheHostKeepsNothingThatOnlyTheDeviceNeeds) {
   }
 }
 
-// A shadow of layers that a device computes whole is audited by the host, which needs them.
+// The host audits a shadow of layers that a device computes whole, so it keeps their weights.
 TEST_F(DeviceMemory, AuditsOfWholeLayersKeepTheNetworks) {
   const std::string path = Convert(exec::kTidepoolFolder, {.down = model::DownLayout::kColumns});
   const auto model = exec::LoadPlaced(
@@ -120,7 +121,7 @@ TEST_F(DeviceMemory, AHeadRoundedAtLoadIsRoundedAgain) {
   ExpectTheSameAfterAFault(**model, "a rounded head");
 }
 
-// The file that was loaded is the one that is read again, whatever has its name.
+// The loaded file is read again, even if another file has its name.
 TEST_F(DeviceMemory, AReplacedFileIsNotReadInstead) {
   const std::string path = CopyOf(exec::kTidepool);
   const auto model = exec::LoadPlaced({.path = path, .modes = "exact"}, {});

@@ -1,5 +1,5 @@
-// The parts of the forward pass on a device, each alone, on the emulated one. Its memory is the
-// host's, so tests read it where it lies.
+// Each part of the forward pass on an emulated device, alone. Its memory is the host's, so tests
+// read it directly.
 #include <cmath>
 #include <thread>
 
@@ -20,7 +20,7 @@ class DeviceParts : public exec::FfnModels {
     exec::FfnModels::TearDown();
   }
 
-  // All of `model` on the device but neurons.
+  // Puts all of `model` except neurons on the device.
   void Open(const std::string& path) {
     model_ = exec::Load({.path = path});
     device_ = exec::OpenEmulated();
@@ -42,7 +42,7 @@ class DeviceParts : public exec::FfnModels {
   device::DeviceStream& stream() const { return on_device_->stream(); }
   int d() const { return model_->config.hidden_size; }
 
-  // A row of random activations, as their Q8 form has them.
+  // A row of random activations, rounded as in their Q8 form.
   std::vector<float> RandomRow(unsigned seed) const {
     std::vector<float> row(static_cast<std::size_t>(d()));
     std::mt19937 random(seed);
@@ -89,7 +89,7 @@ TEST_F(DeviceParts, TheKvCacheFollowsTheHostsBlocks) {
 
   const nn::KvBlock shared = first.block(0);
   second.Adopt(std::span(&shared, 1), 4);
-  ASSERT_TRUE(second.Reserve(1));  // takes a block of its own
+  ASSERT_TRUE(second.Reserve(1));  // takes a separate block
   ASSERT_TRUE(kv.Follow(second, stream()).ok());
   ASSERT_TRUE(stream().Synchronize().ok());
   kv.WriteTable(second, copy);
@@ -169,7 +169,7 @@ TEST_F(DeviceParts, AGraphIsRecordedOncePerKey) {
   EXPECT_EQ(recorded, 3);
   const auto fail = [] { return base::Unavailable("no"); };
   EXPECT_EQ(graph.Launch(stream(), 3, fail).message(), "no");
-  EXPECT_TRUE(graph.Launch(stream(), 3, put).ok());  // what failed is not replayed
+  EXPECT_TRUE(graph.Launch(stream(), 3, put).ok());  // the failed graph is not replayed
   EXPECT_EQ(recorded, 4);
 }
 
@@ -215,7 +215,7 @@ TEST_F(DeviceParts, BothSidesSeeTheArraysOfAnExchange) {
   constexpr int kTokens = 3, kRuns = 2;
   DeviceExchange exchange(
       {.device = *device_, .tokens_max = kTokens, .hidden_size = 64, .runs = kRuns});
-  exchange.Release();  // nothing yet
+  exchange.Release();  // does nothing yet
   ASSERT_TRUE(exchange.Allocate().ok());
   const auto fill = [](const DeviceExchange::Arrays& a, int base, const auto& visit) {
     const std::size_t cells = ffn::kShareTokens * kRuns * 64;
@@ -232,7 +232,7 @@ TEST_F(DeviceParts, BothSidesSeeTheArraysOfAnExchange) {
   });
 }
 
-// Attention of a sequence's first token to itself is its values.
+// Attention of a sequence's first token to itself is its value vector.
 TEST_F(DeviceParts, AttentionOfOneTokenIsItsValues) {
   Open(exec::kTidepoolFolder);
   DeviceKvCache kv({.config = model_->config, .layers = 2, .blocks = 1, .type = model_->kv_type});
@@ -264,7 +264,7 @@ TEST_F(DeviceParts, AttentionOfOneTokenIsItsValues) {
   for (const int layer : {0, 1}) {
     const model::LayerWeights& w = model_->weights->layers[static_cast<std::size_t>(layer)];
     const std::vector<float> values = Product(w.v.weight, x);
-    std::vector<float> attended;  // each query head has its kv head's
+    std::vector<float> attended;  // each query head has its kv head's value
     const int heads = model_->config.num_attention_heads, dim = model_->config.head_dim,
               group = heads / model_->config.num_key_value_heads;
     for (int h = 0; h < heads; ++h)
@@ -303,7 +303,7 @@ TEST_F(DeviceParts, TheHeadGivesLogits) {
   EXPECT_EQ(head.logits(1).size(), vocab);
 }
 
-// Both ends of a layer that they share have the bits of the CPU alone.
+// Both kinds of homes of a shared layer have the bits of the CPU alone.
 TEST_F(DeviceParts, ASharedNetworkHasTheBitsOfOneSide) {
   const std::string path = Convert(exec::kTidepoolFolder, {.type = kernels::DType::kQ8_0});
   const auto alone = exec::Load({.path = path, .modes = "exact"});

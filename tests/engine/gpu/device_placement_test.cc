@@ -1,5 +1,5 @@
-// What is placed on a device, emulated: what it takes, what has no room, what cannot be, and the
-// speeds by which placements are planned.
+// Placements on an emulated device: their memory, lack of room, impossible ones, and the speeds by
+// which they are planned.
 #include <cmath>
 
 #include "engine/load/device_calibration.h"
@@ -67,7 +67,7 @@ TEST_F(OnDevice, PlacementsThatCannotBeAreRefused) {
   cuda_emulated::SetMachine({});
 }
 
-// The emulator's speeds mean nothing, but a placement can be planned with what is measured.
+// The emulator's speeds are meaningless, but a placement can be planned with the measurements.
 TEST_F(OnDevice, CalibrationMeasuresEverySpeed) {
   const auto model = exec::Load({.path = exec::kTidepool, .modes = "exact"});
   const auto device = exec::OpenEmulated();

@@ -1,5 +1,5 @@
 // Shared steps on an emulated device: whole layers there, neurons on both sides, neurons of layers
-// that the processor has.
+// whose home is the CPU.
 #include "tests/cuda_emulated/emulated_ops.h"
 #include "tests/cuda_emulated/emulator.h"
 #include "tests/engine/gpu/fast_machine.h"
@@ -15,7 +15,7 @@ class DeviceShares : public SharedAnswers {
     EngineConfig slow = Tidepool();
     slow.device_ops = &kernels::EmulatedOps();
     slow.model.hot.device = HotDevice::kCuda;
-    (void)Engine::Load(slow);  // measured; on a busy processor it may even be of use
+    (void)Engine::Load(slow);  // measures; on a busy processor the device may even be used
     gpu::FastMachine::MakeFast();
   }
   static void TearDownTestSuite() { gpu::FastMachine::TearDown(); }
@@ -45,15 +45,15 @@ INSTANTIATE_TEST_SUITE_P(Device, DeviceShares,
                                          OnDevice("with_loss", "sign", 518 * kMiB)),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// An error of the device in a shared step ends the answers of that step by name; a later one has
-// the bits that it had before.
+// An error of the device in a shared step ends that step's answers by name; a later step has the
+// same bits as before.
 TEST(DeviceSharedFault, AnErrorEndsTheAnswersOfItsStepAlone) {
   gpu::FastMachine::SetUp();
   EngineConfig config = Tidepool();
   config.device_ops = &kernels::EmulatedOps();
   config.model.hot.device = HotDevice::kCuda;
   config.model.context_length = 128;
-  (void)Engine::Load(config);  // measured; on a busy processor it may even be of use
+  (void)Engine::Load(config);  // measures; on a busy processor the device may even be used
   gpu::FastMachine::MakeFast();
   {
     const auto engine = Load(config);

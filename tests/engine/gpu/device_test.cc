@@ -1,7 +1,7 @@
-// A model on a device, emulated, gives what the CPU gives.
+// A model on an emulated device gives the CPU's results.
 //
-// All ops have the CPU's bits but attention, whose exp and order of sums differ: so logits are
-// compared with a tolerance. Two ways of sharing the same work between the sides give the same
+// All ops have the CPU's bits except attention, whose exp and order of sums differ, so logits are
+// compared with a tolerance. Two ways of dividing the same work between the sides give the same
 // bits.
 #include "tests/engine/gpu/on_device.h"
 
@@ -18,7 +18,7 @@ TEST_F(OnDevice, WholeModelSaysWhatTheCpuSays) {
   ExpectNear(got.logits, want.logits, kQuantizedTolerance, "whole");
 }
 
-// A stream that is full makes the launching thread wait, which is the one that serves the device.
+// A full stream makes the launching thread wait, which also serves the device.
 TEST_F(OnDevice, ALongPromptNeedsNoLongQueue) {
   const auto logits = [](std::size_t launches_max) {
     const auto model = exec::Load({.path = exec::kTidepool, .modes = "exact"});
@@ -55,7 +55,7 @@ TEST_F(OnDevice, SomeLayersAndNoHead) {
   }
 }
 
-// Neurons of layers at home on the CPU: no op has other bits.
+// Neurons of layers whose home is the CPU: all ops have the same bits.
 TEST_F(OnDevice, NeuronsAloneHaveTheBitsOfTheCpu) {
   for (const DType type : {DType::kQ8_0, DType::kQ4_0}) {
     const std::string path = Convert(exec::kTidepoolFolder, {.type = type});
@@ -72,7 +72,7 @@ TEST_F(OnDevice, NeuronsAloneHaveTheBitsOfTheCpu) {
   }
 }
 
-// Layers at home on the device without any neuron there, and q8_0 keys and values.
+// Layers whose home is the device, without any neuron there, and a q8_0 KV cache.
 TEST_F(OnDevice, AttentionAlone) {
   for (const auto kv : {kernels::KvType::kF32, kernels::KvType::kQ8_0, kernels::KvType::kF16}) {
     const auto cpu = exec::Load({.path = exec::kTidepool, .modes = "exact"}),
@@ -87,7 +87,7 @@ TEST_F(OnDevice, AttentionAlone) {
   }
 }
 
-// Long prompts are attended to in pieces, so that scratch stays small.
+// Attention of long prompts is computed in pieces, so that scratch stays small.
 TEST_F(OnDevice, ScratchOfAttentionChangesNoBit) {
   std::vector<float> logits[2];
   for (const int small : {0, 1}) {
@@ -102,7 +102,7 @@ TEST_F(OnDevice, ScratchOfAttentionChangesNoBit) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-// Attention is on the device both times, so that how neurons are shared must not show at all.
+// Attention is on the device both times, so the division of neurons must not affect the bits.
 TEST_F(OnDevice, SharedLayersHaveTheBitsOfWholeOnes) {
   for (const DType type : {DType::kQ8_0, DType::kQ4_0}) {
     const std::string path = Convert(exec::kTidepoolFolder, {.type = type});
@@ -167,7 +167,7 @@ TEST_F(OnDevice, TenRunsHaveTheSameBits) {
   for (int run = 1; run < 10; ++run) EXPECT_EQ(Generate(*gpu, 10, 2).logits, first.logits) << run;
 }
 
-// A block that two sequences share is copied before one writes to it, on the device too.
+// A block that two sequences share is copied before one writes to it, on the device, too.
 TEST_F(OnDevice, SharedPrefixesAreCopied) {
   const auto model = exec::LoadPlaced({.path = exec::kTidepool, .modes = "exact"}, {.head = false});
   const auto transformer = model->MakeTransformer(8, exec::kDeviceContext);

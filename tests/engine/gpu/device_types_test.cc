@@ -1,5 +1,5 @@
-// Types that GPUs have no kernels for, on a device, emulated: converted where weights are loaded
-// for it, refused where they are not.
+// Types without GPU kernels on an emulated device: weights are converted on loading, or the model
+// is rejected.
 #include "kernels/quantize.h"
 #include "tests/engine/gpu/on_device.h"
 
@@ -15,7 +15,7 @@ class DeviceTypes : public OnDevice {
     OnDevice::TearDown();
   }
 
-  // One memory: such a device is given what fits, whatever its speed.
+  // With shared memory, the device gets all that fits, whatever its speed.
   static Result<std::unique_ptr<load::LoadedModel>> Load(const std::string& path, HotDevice device,
                                                          const MemoryOptions& memory = {}) {
     cuda_emulated::SetMachine({.memory_bytes = std::size_t{4} << 30, .unified = true});
@@ -63,7 +63,7 @@ TEST_F(DeviceTypes, LoadedForTheCpuAreRefusedByADevice) {
   EXPECT_NE(placed.message().find("mxfp4"), std::string::npos) << placed.message();
 }
 
-// A bundle file has the file's types, and the device would take its rows.
+// A bundle keeps the file's types, and the device would read its rows.
 TEST_F(DeviceTypes, OnFlashLeaveTheModelToTheCpu) {
   const std::string path = Convert(exec::kTidepoolFolder, {.type = DType::kQ3_K});
   const std::string bundle = folder_ + "/model.tcb";

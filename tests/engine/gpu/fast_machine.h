@@ -1,5 +1,4 @@
-// A machine whose emulated device is as fast as a plan could wish: what was measured of it,
-// changed.
+// A machine with an emulated device whose cached measurements are made ideally fast.
 #pragma once
 
 #include <optional>
@@ -8,18 +7,19 @@
 
 namespace thermocline::gpu {
 
-// Where this program's measurements are kept, from SetUp to TearDown.
+// Keeps this program's measurements in a separate place, from SetUp to TearDown.
 class FastMachine {
  public:
   static void SetUp() { machine_.emplace(); }
   static void TearDown() { machine_.reset(); }
 
-  // Changes what is remembered of the device. Requires: it was measured.
+  // Changes the device's cached measurements. Requires: it was measured.
   static void MakeFast() {
     const int changed = machine_->Change([](Json& machine) {
       if (!machine.Find("hot_homes")->as_bool()) return false;
       SetSide(machine, "hot", 1e15, 0.0, 0.0);
-      // Of the CPU and the flash, too: on a busy machine their measured speeds move the plan.
+      // The speeds of the CPU and the flash are set, too, since those of a busy machine would
+      // change the plan.
       SetSide(machine, "cold", 1e10, 1e-5, 1e-8);
       machine.Set("flash_reads_per_s", 1e5);
       machine.Set("flash_bytes_per_s", 1e9);

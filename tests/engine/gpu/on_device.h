@@ -1,4 +1,5 @@
-// What tests of a model on an emulated device share: texts, models with a part on flash, nearness.
+// Shared parts of tests with a model on an emulated device: texts, models with a part on flash,
+// tolerances.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,10 @@
 
 namespace thermocline::gpu {
 
-// Of logits up to 25. Float weights: measured 3e-5. Quantised ones: a difference of 1e-6 in
-// attention flips a rounding of an activation to eight bits now and then, as between two of the
-// CPU's tables (reference and AVX2: 0.046; measured here 0.07). Where neurons are chosen by
-// such activations, a flip may take one in or out, and these predictors are random.
+// Tolerances of logits up to 25. Float weights: measured 3e-5. Quantized ones: a difference of 1e-6
+// in attention sometimes flips an activation's rounding to eight bits, as between two of the CPU's
+// tables (reference and AVX2: 0.046; measured here 0.07). If neurons are chosen by such
+// activations, a flip may add or drop one, and these predictors are random.
 inline constexpr float kFloatTolerance = 1e-4F, kQuantizedTolerance = 0.15F,
                        kChosenTolerance = 0.6F;
 
@@ -68,7 +69,8 @@ class OnDevice : public exec::FfnModels {
     return text;
   }
 
-  // A sequence's first `count` tokens one by one; the logits of the last, or the error.
+  // Decodes a sequence's first `count` tokens one by one; returns the logits of the last, or the
+  // error.
   static exec::StepResult<std::vector<float>> Decode(const load::LoadedModel& model,
                                                      exec::Transformer& transformer,
                                                      nn::KvCache& cache, int count) {

@@ -1,4 +1,4 @@
-// Grammars that let a text be read in very many ways: what they cost, and what is said of them.
+// Highly ambiguous grammars: their cost, and their errors.
 #include <gtest/gtest.h>
 
 #include "tests/engine/grammar/small_vocabulary.h"
@@ -43,7 +43,8 @@ TEST(Ambiguity, WhatGrowsFasterThanItsTextIsRefused) {
   }
 }
 
-// No probe finds what hides behind a long text: then work has its bound, and the end says why.
+// A probe cannot find ambiguity behind a long text; there the work limit ends the request with the
+// reason.
 TEST(Ambiguity, WhatHidesFromTheProbeEndsWithItsReason) {
   const SmallVocabulary vocabulary(kRuns);
   const auto grammar = vocabulary.Gbnf("root ::= [0-9]{300} s\ns ::= [a-z ] | [a-z ] s s", 0);
@@ -56,7 +57,7 @@ TEST(Ambiguity, WhatHidesFromTheProbeEndsWithItsReason) {
     for (slices = 1; !matcher.MakeMask(Matcher::kSlice); ++slices) continue;
     most = std::max(most, slices);
     if (matcher.overrun()) break;
-    // Every way is there: the text may end after an odd number of letters.
+    // All parses are kept: the text may end after an odd number of letters.
     ASSERT_EQ(HasBit(matcher.Mask(), kEnd), tokens % 2 == 1) << tokens;
     ASSERT_TRUE(HasBit(matcher.Mask(), 1 + 'a')) << tokens;
     matcher.Accept(1 + 'a');
@@ -82,7 +83,7 @@ TEST(Ambiguity, AMaskMadeInSlicesIsTheSame) {
     const auto expected = whole.Mask(), got = sliced.Mask();
     ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin(), expected.end()));
     whole.Accept(1 + c);
-    // What is asked for in between begins the mask anew.
+    // A query in between restarts the mask.
     sliced.Accept(1 + c);
     sliced.MakeMask(1);
     int forced = 0;

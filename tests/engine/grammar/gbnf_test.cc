@@ -1,4 +1,4 @@
-// GBNF and regular expressions: what they take, what they refuse.
+// GBNF and regular expressions: accepted texts and rejected grammars.
 #include "engine/grammar/gbnf.h"
 
 #include <gtest/gtest.h>

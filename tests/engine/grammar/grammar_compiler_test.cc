@@ -35,7 +35,7 @@ TEST_F(GrammarCompilerTest, WhatNobodyUsesGivesWay) {
   const GrammarStats stats = compiler_.Stats();
   EXPECT_EQ(stats.compiled, 100);
   EXPECT_LT(stats.cache_entries, 100);
-  EXPECT_GT(stats.held_bytes, limits_.compiled_bytes_max() / 4);  // no more than must go
+  EXPECT_GT(stats.held_bytes, limits_.compiled_bytes_max() / 4);  // evicts no more than needed
   EXPECT_EQ(stats.held_bytes, stats.cache_bytes);
 }
 
@@ -52,10 +52,10 @@ TEST_F(GrammarCompilerTest, WhatAnswersUseIsRefusedToOthersAndComesBack) {
   }
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.field(), "structured_outputs");
-  // Large ones leave room for small ones.
+  // Large grammars leave room for small ones.
   EXPECT_LE(compiler_.Stats().held_bytes, limits_.compiled_bytes_max() / 2);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Small(i).ok()) << i;
-  // The one that is kept is shared, without room of its own.
+  // A cached grammar is shared and takes no more memory.
   const std::int64_t held = compiler_.Stats().held_bytes;
   EXPECT_TRUE(Large(0).ok());
   EXPECT_EQ(compiler_.Stats().held_bytes, held);
@@ -75,7 +75,7 @@ TEST_F(GrammarCompilerTest, AnAnswerOutlivesTheCompiler) {
   EXPECT_TRUE(Takes(*compiled, "owl"));
 }
 
-// Tables only save time: they are what is left out first.
+// Tables only save time, so they are omitted first.
 TEST(CompiledGrammarTest, TablesTakeWhatIsLeft) {
   std::vector<std::string> words;
   for (char a = 'a'; a <= 'z'; ++a)

@@ -1,4 +1,4 @@
-// JSON schemas: texts that their grammars take and leave, and schemas that are refused.
+// JSON schemas: texts that their grammars accept and reject, and rejected schemas.
 #include "engine/grammar/json_schema.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST(JsonSchema, Arrays) {
          {"[1,1]"});
   Expect(R"({"type":"array","minItems":2})", {"[1,2]", "[[],{},3]"}, {"[1]"});
   Expect(R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"});
-  // As programs write "any number".
+  // Some programs write "any number" like this.
   Expect(R"({"type":"array","minItems":1,"maxItems":9223372036854775807})", {"[1,2]"}, {"[]"});
 }
 
@@ -220,7 +220,7 @@ TEST(JsonSchema, RefusedByName) {
   ExpectRefused(R"({"type":"string","minLength":3,"maxLength":2})", "minLength", wrong);
 }
 
-// Alternatives that multiply end in a refusal, not in endless work.
+// Alternatives that multiply are rejected instead of causing endless work.
 TEST(JsonSchema, ExplosionsAreRefused) {
   std::string nested = R"({"type":"integer"})";
   for (int i = 0; i < 12; ++i)

@@ -1,4 +1,4 @@
-// Masks against a recogniser that tries everything, and the ways back.
+// Compares masks with an exhaustive recognizer, and tests rollback.
 #include "engine/grammar/matcher.h"
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 namespace thermocline::grammar {
 namespace {
 
-// A grammar as trees, to be written as GBNF and to be recognised by trying everything.
+// A grammar as trees, which can be written as GBNF and recognized exhaustively.
 struct Node {
   enum Kind { kText, kClass, kSequence, kChoice, kStar, kRule } kind;
-  std::string text;         // kText; the members of kClass
-  std::vector<Node> parts;  // of the others
+  std::string text;         // kText: the text; kClass: the members
+  std::vector<Node> parts;  // of the other kinds
   int rule = 0;
 };
 
@@ -45,8 +45,8 @@ std::string ToGbnf(const Node& node) {
   return "r" + std::to_string(node.rule);
 }
 
-// Ends that each way of reading `text` from `at` has, as places; more text than there is: kBeyond
-// says that a reading goes on behind the text's end.
+// The end positions of all readings of `text` from `at`; kBeyond means that a reading continues
+// after the text's end.
 constexpr std::size_t kBeyond = 1'000'000;
 using Ends = std::set<std::size_t>;
 
@@ -91,7 +91,8 @@ class Recogniser {
     return known_[{node.rule, at}];
   }
 
-  // What each rule reads at each place grows until it does not: any recursion is understood.
+  // The results of each rule at each position grow to a fixed point, so that any recursion is
+  // handled.
   Ends Run() {
     for (bool grew = true; grew;) {
       grew = false;
@@ -128,7 +129,7 @@ class Recogniser {
 };
 
 struct Readings {
-  bool goes_on, ends;  // `text` begins a text of the grammar; is one
+  bool goes_on, ends;  // `text` is a prefix of the language; is in it
 };
 
 Readings ReadingsOf(const std::vector<Node>& rules, const std::string& text) {
@@ -136,7 +137,7 @@ Readings ReadingsOf(const std::vector<Node>& rules, const std::string& text) {
   return {ends.contains(kBeyond) || ends.contains(text.size()), ends.contains(text.size())};
 }
 
-// Rules that derive a text at all.
+// The rules that derive any text.
 std::vector<bool> Productive(const std::vector<Node>& rules) {
   std::vector<bool> out(rules.size());
   const std::function<bool(const Node&)> derives = [&](const Node& node) -> bool {
@@ -186,11 +187,11 @@ TEST(Matcher, MasksAreThoseOfTryingEverything) {
   for (int round = 0; round < 600; ++round) {
     std::vector<Node> rules;
     for (int i = 0; i < 3; ++i) rules.push_back(RandomNode(random, 2, 3));
-    // With tables and without any, the masks are the same.
+    // With and without tables, the masks are the same.
     const auto grammar = vocabulary.Gbnf(GbnfOf(rules), round % 2 == 0 ? 1 << 20 : 0);
     const std::vector<bool> productive = Productive(rules);
     ASSERT_EQ(grammar.ok(), productive[0]) << GbnfOf(rules) << grammar.status().message();
-    // The recogniser would go on into a rule that never ends.
+    // The recognizer would continue into a rule that never ends.
     if (std::find(productive.begin(), productive.end(), false) != productive.end()) continue;
     ++grammars;
     Matcher matcher(16);
@@ -315,7 +316,7 @@ TEST(Matcher, TokensByNameAreNotTheirText) {
   EXPECT_TRUE(HasBit(matcher.Mask(), call));
   EXPECT_TRUE(HasBit(matcher.Mask(), 1 + '<'));  // any token but that
   EXPECT_FALSE(HasBit(matcher.Mask(), kEnd));
-  EXPECT_FALSE(HasBit(matcher.Mask(), vocabulary.size() - 1));  // no token of the vocabulary
+  EXPECT_FALSE(HasBit(matcher.Mask(), vocabulary.size() - 1));  // not a token of the vocabulary
   matcher.Accept(call);
   EXPECT_TRUE(HasBit(matcher.Mask(), 1 + 'a'));
   EXPECT_FALSE(HasBit(matcher.Mask(), 1 + 'b'));
@@ -345,7 +346,7 @@ TEST(Matcher, ForcedTokensAreTheLongestThatTheTextLeaves) {
   const auto open = vocabulary.Gbnf("root ::= \"na\" [a-z]");
   ASSERT_TRUE(open.ok());
   matcher.Begin(*open);
-  EXPECT_EQ(matcher.Forced(out), 0);  // "name" begins so, and may come as well
+  EXPECT_EQ(matcher.Forced(out), 0);  // "name" begins so, and may come, too
 }
 
 TEST(Matcher, RightRecursionStaysFlat) {

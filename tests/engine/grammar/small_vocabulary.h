@@ -1,4 +1,4 @@
-// A tokenizer whose tokens a test names, and grammars bound to it.
+// A tokenizer with given tokens, and grammars bound to it.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace thermocline::grammar {
 
 inline constexpr int kEnd = 0;  // the token that ends an answer
 
-// Token 0 is "</s>", tokens 1 to 256 are the bytes, behind them `words`, then the control token
+// Token 0 is "</s>", tokens 1 to 256 are the bytes, then come `words`, then the control token
 // "<call>".
 inline std::unique_ptr<text::Tokenizer> SmallTokenizer(const std::vector<std::string>& words) {
   model::Vocabulary v;
@@ -38,7 +38,7 @@ inline std::unique_ptr<text::Tokenizer> SmallTokenizer(const std::vector<std::st
   return *std::move(tokenizer);
 }
 
-inline constexpr std::size_t kBytesMax = 64 << 20;  // to compile one
+inline constexpr std::size_t kBytesMax = 64 << 20;  // for compiling one grammar
 
 class SmallVocabulary {
  public:
@@ -73,7 +73,7 @@ class SmallVocabulary {
   std::shared_ptr<const VocabularyIndex> index_;
 };
 
-// Whether the grammar takes `text`, byte token by byte token.
+// True if the grammar accepts `text` as byte tokens.
 inline bool Takes(const std::shared_ptr<const CompiledGrammar>& grammar, const std::string& text) {
   Matcher matcher(static_cast<int>(text.size()) + 1);
   matcher.Begin(grammar);

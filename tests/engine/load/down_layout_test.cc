@@ -1,4 +1,4 @@
-// Down projections that are turned while loading, against files that have them so.
+// Compares down projections that are transposed on loading with files in that layout.
 #include "engine/model/down_layout.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ using model::DownLayout;
 
 class DownLayoutTest : public exec::FfnModels {
  protected:
-  // Tidepool of a type, its down projection along columns.
+  // Tidepool in a type, with the down projection along columns.
   std::string Columns(DType type) const {
     return Convert(exec::kTidepoolFolder, {.type = type, .down = DownLayout::kColumns}, "columns");
   }
@@ -45,7 +45,7 @@ TEST_F(DownLayoutTest, RowsAreThoseThatConvertWrites) {
   }
 }
 
-// A bias has its own place, and OPT has no gate.
+// The bias keeps its place, and OPT has no gate.
 TEST_F(DownLayoutTest, ABiasStays) {
   const std::string path = exec::Family("opt");
   const auto file = LoadAs(path, DownInMemory::kFile), turned = LoadAs(path, DownInMemory::kRows);
@@ -65,7 +65,7 @@ TEST_F(DownLayoutTest, WhatCannotBeTurnedIsRefusedByName) {
     EXPECT_NE(model.status().message().find(word), std::string::npos) << model.status().message();
 }
 
-// Below the least size nothing is measured: 1 MiB a layer.
+// Below the minimum of 1 MiB a layer, no layout is measured.
 TEST_F(DownLayoutTest, AutoLeavesSmallProjections) {
   const std::string path = Columns(DType::kF32);
   const auto chosen = LoadAs(path, DownInMemory::kAuto, "auto"),

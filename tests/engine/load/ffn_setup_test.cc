@@ -1,4 +1,4 @@
-// From what users ask to modes and predictors: what is refused, and why; what audits count.
+// From options to modes and predictors: rejections and their reasons, and the counts of audits.
 #include "engine/load/ffn_setup.h"
 
 #include <cmath>
@@ -81,7 +81,7 @@ TEST_F(FfnSetupTest, ASideCarOfAnotherModelIsRefusedWithBothHashes) {
   const std::string tcp = predictor::SideCarPath(path);
   ExpectRefused({.path = other, .modes = "lowrank", .side_car = tcp},
                 StatusCode::kFailedPrecondition, {mine, theirs, tcp});
-  // Where the default one would be, too, if the mode needs it; else it is left alone.
+  // A side-car at the default path is used if the mode needs it; otherwise it is ignored.
   std::filesystem::copy(tcp, predictor::SideCarPath(other));
   ExpectRefused({.path = other, .modes = "sign"}, StatusCode::kFailedPrecondition, {mine, theirs});
   EXPECT_NE(exec::Load({.path = other, .modes = "exact"}), nullptr);
@@ -98,7 +98,7 @@ TEST_F(FfnSetupTest, ADamagedSideCarIsRefused) {
   flipped[flipped.size() / 2] ^= 1;
   std::ofstream(tcp, std::ios::binary) << flipped;
   ExpectRefused({.path = path, .modes = "sign"}, StatusCode::kDataLoss, {"checksum"});
-  // A side-car that says it is this model's, of other sizes.
+  // A side-car with this model's identity and other sizes.
   predictor::SideCar s = EmptySideCarOf(path);
   s.intermediate_size = 512;
   ASSERT_TRUE(predictor::WriteSideCar(tcp, s).ok());
@@ -119,7 +119,7 @@ TEST_F(FfnSetupTest, ARequestCannotHaveAModeThatWasNotLoaded) {
   EXPECT_FALSE(exec::Load({.path = exec::kTidepool, .modes = "dense"})->ModesFor("exact").ok());
 }
 
-// Unless a lower recall is asked for, `auto` has no loss, whatever else is loaded.
+// Unless a lower recall is requested, `auto` is lossless, whatever else is loaded.
 TEST_F(FfnSetupTest, AutoNeverLosesAndLeavesOtherModesPossible) {
   const std::string path = Convert(exec::kTidepoolFolder, {.type = DType::kQ4_0});
   const auto dense = exec::LogitsOf(*exec::Load({.path = path}), 8, 1);
@@ -148,7 +148,7 @@ TEST_F(FfnSetupTest, AutoNeverLosesAndLeavesOtherModesPossible) {
 
 class AuditorTest : public exec::FfnModels {
  protected:
-  // Runs `tokens` random inputs through all layers, audited.
+  // Runs random inputs through all layers, audited.
   static void Feed(const LoadedModel& model, exec::Transformer& transformer, ffn::Auditor& auditor,
                    const std::vector<exec::FfnInput>& inputs) {
     for (const exec::FfnInput& input : inputs) {
@@ -218,7 +218,7 @@ TEST_F(AuditorTest, CountsAreThoseOfEveryNeuronOneByOne) {
   }
 }
 
-// The audits of one token take a token for each layer; the interval is kept where there is time.
+// An audited token is audited in one layer at a time; the interval is kept if there is time.
 TEST_F(AuditorTest, OneOfSoManyTokensIsAudited) {
   const std::string path = exec::kTidepool;
   const auto model = exec::Load({.path = path, .modes = "sign", .threads = 1, .audit_interval = 1});
@@ -241,7 +241,7 @@ TEST_F(AuditorTest, OneOfSoManyTokensIsAudited) {
   }
 }
 
-// Tidepool as these tests audit it.
+// Loads Tidepool with these tests' audits.
 std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOptions& hot = {},
                                          AuditShadow shadow = AuditShadow::kOff) {
   base::ConfigureLog(base::LogLevel::kError, false);
@@ -255,7 +255,8 @@ std::unique_ptr<LoadedModel> LoadAudited(const std::string& modes, const HotOpti
   return *std::move(model);
 }
 
-// A placement file of Tidepool with every other neuron on the hot side. A plan may put none there.
+// A placement file of Tidepool with every other neuron on the hot side. A real plan may put none
+// there.
 std::string HalfHot(HotOptions hot) {
   const auto file = model::OpenModelFile(exec::kTidepool);
   const auto hash = model::Fingerprint(**file);
@@ -292,7 +293,7 @@ TEST_F(AuditorTest, VerifiedStepsCountTheirFirstToken) {
   exec::ExpectSame(exec::AuditedBy(*model, tokens, 5), alone);
 }
 
-// What sign would predict, without its misses in the layers before.
+// Counts the predictions of sign, without the effects of its misses in earlier layers.
 TEST_F(AuditorTest, AShadowIsAuditedAndChangesNothing) {
   const auto plain = LoadAudited("exact"), shadowed = LoadAudited("exact", {}, AuditShadow::kSign),
              sign = LoadAudited("sign");
@@ -308,7 +309,7 @@ TEST_F(AuditorTest, AShadowIsAuditedAndChangesNothing) {
   EXPECT_TRUE(logits(*plain) == logits(*shadowed));
 }
 
-// Whatever the tuner finds: an audit computes exactly.
+// Whatever the tuner chooses, an audit computes exactly.
 TEST_F(AuditorTest, AShadowOfALayerThatIsComputedDensely) {
   const auto model = LoadAudited("auto", {}, AuditShadow::kSign);
   for (std::size_t l = 0; l < model->weights->layers.size(); ++l) {

@@ -1,4 +1,4 @@
-// Weights read around the page cache: the same bits, whatever the format.
+// Weights read around the page cache have the same bits, in every format.
 #include "engine/load/file_reading.h"
 
 #include <cstring>

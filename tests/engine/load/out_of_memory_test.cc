@@ -1,4 +1,4 @@
-// Each allocation of a loading engine fails once: that is a Status, and the next one loads.
+// Each allocation of a loading engine fails once: the result is a Status, and the next load works.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 std::atomic<long> allocations_left{-1};  // of all threads, until one fails; below 0 none does
 }  // namespace
 
-// Not inline: compilers take malloc and delete, or new and free, for a mismatch.
+// Not inline, since compilers would see malloc and delete, or new and free, as a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   const bool fails = allocations_left.load() >= 0 && allocations_left.fetch_sub(1) == 0;
   void* memory = fails ? nullptr : std::malloc(size);
@@ -40,9 +40,9 @@ TEST(EngineOutOfMemoryTest, LoadingIsRefused) {
   bool loaded = false;
   for (long n = 0; !loaded; ++n) {
     const auto engine = LoadShort(config, n);
-    loaded = allocations_left >= 0;  // it needed fewer
+    loaded = allocations_left >= 0;  // loading needed fewer
     allocations_left = -1;
-    if (engine.ok()) continue;  // what it was for could be left undone
+    if (engine.ok()) continue;  // the allocation was optional
     ++refused;
     ASSERT_EQ(engine.status().code(), StatusCode::kUnavailable) << n << engine.status().message();
     ASSERT_NE(engine.status().message().find("memory"), std::string::npos) << n;

@@ -1,4 +1,4 @@
-// FastestPrefetch measures quantised models and leaves the default to others.
+// FastestPrefetch measures quantized models and keeps the default for others.
 #include "engine/load/prefetch_tuner.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::unique_ptr<LoadedModel> Tidepool() {
 
 TEST(FastestPrefetch, IsTheDefaultWhereNothingIsMeasured) {
   const auto model = Tidepool();
-  // Six layers of 256 x 256: all of it may lie in a cache.
+  // Six layers of 256 x 256 may fit into a cache.
   EXPECT_EQ(FastestPrefetch(*model->weights, *model->ops, *model->pool), kernels::kPrefetchBytes);
   EXPECT_EQ(FastestPrefetch(*model->weights, kernels::ReferenceOps(), *model->pool, {.least = 1}),
             kernels::kPrefetchBytes);

@@ -1,4 +1,4 @@
-// Tokens of a prefill step: more where each step reads many experts for few tokens each.
+// Tokens of a prefill step: more if each step reads many experts for few tokens each.
 #include <gtest/gtest.h>
 
 #include "engine/load/loaded_model.h"

@@ -37,7 +37,7 @@ class DamageTest : public testing::Test {
     std::string out = bytes_;
     const std::size_t at = out.find(key);
     EXPECT_NE(at, std::string::npos) << key;
-    std::memcpy(out.data() + at + key.size() + 4, &value, 4);  // behind the value's type
+    std::memcpy(out.data() + at + key.size() + 4, &value, 4);  // after the value's type
     return out;
   }
 
@@ -136,7 +136,7 @@ TEST_F(DamageTest, HugeCountsAndLengthsAreRefusedBeforeTheyAreUsed) {
 }
 
 TEST_F(DamageTest, AnArrayOfBillionsIsRefusedThoughTheFileIsLargeEnough) {
-  // key "a", an array (9) of u8 (0) with 2^32 elements, in a sparse file
+  // Key "a", an array (9) of u8 (0) with 2^32 elements, in a sparse file.
   std::string header(
       "GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0a\x09\0\0\0\0\0\0\0\0\0\0"
       "\0\x01\0\0\0",
@@ -193,8 +193,8 @@ TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {
   expect("llama.attention.head_count", 0, "num_attention_heads is 0");
   expect("llama.attention.head_count_kv", 3, "num_key_value_heads 3");
   expect("llama.rope.dimension_count", 7, "rope dimensions are 7; they must be even");
-  expect("llama.attention.key_length", 48, "values");  // keys and values differ
-  expect("llama.block_count", 3, "blk.");              // a layer more or fewer than the file has
+  expect("llama.attention.key_length", 48, "values");  // key and value sizes differ
+  expect("llama.block_count", 3, "blk.");              // the file has another number of layers
   expect("llama.feed_forward_length", 1234, "expected [1234, ");
   expect("llama.rope.freq_base", 0x7FC00000U, "rope_theta");  // NaN
   expect("llama.attention.layer_norm_rms_epsilon", 0x7F800000U, "epsilon");
@@ -217,7 +217,7 @@ TEST_F(DamageTest, UnsupportedTypesAreNamed) {
   std::string damaged = bytes_;
   const std::string name = "blk.1.attn_q.weight";
   damaged[damaged.find(name) + name.size() + 4 + 16] =
-      24;  // i8: a byte an element, smaller than q8_0's
+      24;  // i8: a byte per element, smaller than q8_0
   const Status status = Try(damaged);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find(name + "' has type i8"), std::string::npos) << status.message();

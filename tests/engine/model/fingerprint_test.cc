@@ -36,7 +36,7 @@ TEST(Fingerprint, ReadsFoldersAndCheckpoints) {
   EXPECT_EQ(Of(golden + "stories260K/stories260K.bin").size(), 32U);
 }
 
-// A model whose rows are computed: shape, names and the ends of a tensor count.
+// A model with computed rows: shape, names and the ends of a tensor affect the fingerprint.
 std::string OfRows(const std::string& name, int rows, int changed_row) {
   ModelFile file;
   file.AddMatrix(name, rows, 64, [=](std::int64_t row, std::span<float> out) {

@@ -23,7 +23,7 @@ class FormatsTest : public testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Logits behind a few tokens.
+  // Logits after a few tokens.
   std::vector<float> Logits(const std::string& path) {
     const auto model = load::LoadModel({.model = {.path = path, .threads = 2}});
     EXPECT_TRUE(model.ok()) << model.status().message();
@@ -39,7 +39,7 @@ class FormatsTest : public testing::Test {
       testing::TempDir() + "thermocline formats " + std::to_string(::getpid());
 };
 
-// llama2.c version 1 from version 0: another header, another order of tensors.
+// Converts llama2.c version 0 to version 1: another header, another order of tensors.
 std::string ToVersion1(const std::string& v0) {
   const auto floats = [&](std::size_t offset, std::size_t n) { return v0.substr(offset, n * 4); };
   constexpr std::size_t D = 64, F = 172, L = 5, V = 512, KV = 32;

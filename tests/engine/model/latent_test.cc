@@ -1,4 +1,4 @@
-// What deepseek2's files leave unsaid, and how attn_kv_b becomes two tensors.
+// Values that deepseek2's files omit, and the split of attn_kv_b into two tensors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,7 +71,7 @@ TEST(Latent, KeysAreTurnedAndValuesFound) {
   ASSERT_NE(keys, nullptr);
   EXPECT_EQ(keys->rows, kHeads * kRank);
   std::vector<float> row(kNope);
-  // Row 5 of head 1: column 5 of the three rows of K_1, which begin behind head 0's 19.
+  // Row 5 of head 1: column 5 of the three rows of K_1, which begin after head 0's 19.
   ASSERT_TRUE(model.ReadRows(*keys, kRank + 5, 1, std::as_writable_bytes(std::span(row))).ok());
   EXPECT_EQ(row, (std::vector<float>{1905, 2005, 2105}));
   const TensorInfo* values = model.Find("blk.0.attn_v_b.weight");

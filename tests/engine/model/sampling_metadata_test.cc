@@ -1,4 +1,4 @@
-// A model's own sampling, from both formats and through a conversion.
+// A model's own sampling defaults, from both formats and through a conversion.
 #include "engine/model/sampling_metadata.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 Json Parse(const std::string& text) { return *base::ParseJson(text); }
 
 TEST(Sampling, IsReadFromGenerationConfig) {
-  // Qwen2.5's file, as it is.
+  // Qwen2.5's file, unchanged.
   const auto sampling = SamplingFromGenerationConfig(
       Parse(R"({"bos_token_id": 151643, "do_sample": true, "eos_token_id": [151645, 151643],
                 "repetition_penalty": 1.05, "temperature": 0.7, "top_p": 0.8, "top_k": 20})"));

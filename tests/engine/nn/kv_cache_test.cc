@@ -1,4 +1,4 @@
-// Blocks of a sequence that another sequence shares, in its pool and in another one.
+// Blocks that one sequence shares with another, in the same pool and in another one.
 #include "engine/nn/kv_cache.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ class KvCacheTest : public testing::Test {
     for (auto* pool : {&lender_, &pool_})
       *pool = *KvPool::Create({.config = (*file)->config, .blocks = 8});
   }
-  // `tokens` tokens, each with its position in its block's first bytes.
+  // Writes `tokens` tokens, each with its position in its block's first bytes.
   static void Fill(KvCache& cache, int tokens, int from) {
     ASSERT_TRUE(cache.Reserve(tokens));
     for (int i = 0; i < tokens; ++i) {
@@ -39,11 +39,11 @@ TEST_F(KvCacheTest, BlocksOfAnotherPoolAreReadWhereTheyAreAndCopiedBeforeTheyAre
   draft.Share(target, 140);
   EXPECT_EQ(draft.length(), 140);
   EXPECT_EQ(pool_->free_blocks(), 8);
-  EXPECT_EQ(lender_->free_blocks(), 5);  // they are the target's alone
+  EXPECT_EQ(lender_->free_blocks(), 5);  // only the target uses them
   for (const int i : {0, 1, 2}) EXPECT_EQ(draft.block_data()[i], target.block_data()[i]);
   EXPECT_EQ(draft.BlocksWanted(1).whole, 1);
   ASSERT_TRUE(draft.Reserve(1));
-  EXPECT_EQ(pool_->free_blocks(), 7);  // the begun one
+  EXPECT_EQ(pool_->free_blocks(), 7);  // the partially filled one
   EXPECT_FALSE(draft.TakeCopy().has_value());
   EXPECT_EQ(draft.block_data()[1], target.block_data()[1]);
   EXPECT_NE(draft.block_data()[2], target.block_data()[2]);

@@ -1,5 +1,6 @@
-// Layers with a window keep what they see and no more, and every bit stays: a sequence that gives
-// back what it has passed, rolls back, or goes on behind a kept prefix, beside one that keeps all.
+// Layers with a window keep only the tokens that they need, with unchanged bits: compares a
+// sequence that frees passed blocks, rolls back, or continues a cached prefix, with one that keeps
+// all.
 #include <gtest/gtest.h>
 
 #include "engine/load/loaded_model.h"
@@ -12,7 +13,7 @@ constexpr int kContext = 768, kBlocks = 40;
 
 using Floats = std::vector<float>;
 
-// With layers of both kinds, and with windows alone; all see 8 tokens.
+// Models with both kinds of layers, and with windows only; all windows are 8 tokens.
 class KvWindowTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -38,7 +39,7 @@ class KvWindowTest : public testing::TestWithParam<const char*> {
       out.push_back((first + i) * 37 % (model_->config.vocab_size - 1) + 1);
     return out;
   }
-  // Logits behind the last of `tokens`, which `cache` has not.
+  // Logits after the last of `tokens`, which are not in `cache` yet.
   Floats Append(KvCache& cache, std::span<const int> tokens, int chunk) {
     std::span<const float> logits;
     for (std::size_t at = 0; at < tokens.size();) {
@@ -62,7 +63,7 @@ TEST_P(KvWindowTest, WhatIsPassedIsGivenBackAndNoBitChanges) {
   for (const auto type : {kernels::KvType::kF16, kernels::KvType::kQ4_0}) {
     if (kernels::IsQuantized(type) && model_->config.head_dim % 32 != 0) continue;
     const auto whole = Pool(0, type);
-    // A window with what may be rolled back, and a step's tokens.
+    // A window, the tokens that may be rolled back, and a step's tokens.
     const auto apart = Pool(WindowBlocks(8) + BlocksFor(64) + 1, type);
     EXPECT_LT(apart->bytes(), whole->bytes());
     KvCache all(*whole, kContext), windows(*apart, kContext);
@@ -72,7 +73,7 @@ TEST_P(KvWindowTest, WhatIsPassedIsGivenBackAndNoBitChanges) {
       ASSERT_EQ(Append(windows, from(at, count), chunk), want) << "at " << at;
     }
     EXPECT_LT(windows.held().window, all.held().whole);
-    // As after drafts that were refused.
+    // Rolls back as after rejected drafts.
     for (KvCache* cache : {&all, &windows}) cache->SetLength(594 - kKvSlack);
     const Floats want = Append(all, from(594 - kKvSlack, 200), 7);
     EXPECT_EQ(Append(windows, from(594 - kKvSlack, 200), 7), want);
@@ -97,12 +98,12 @@ TEST_P(KvWindowTest, APrefixIsFoundAsFarAsItsWindowsAreThere) {
     return found;
   };
   EXPECT_EQ(ask(600), 0);
-  // Continued at its end, and a little before; not where the windows have gone.
+  // Continues at its end, and a little before; not where the windows' blocks were freed.
   EXPECT_EQ(ask(600), 599);
   EXPECT_EQ(ask(500), 499);
   EXPECT_EQ(ask(100), 0);
   EXPECT_GT(prefixes.counters().evicted_tokens, 0);
-  EXPECT_EQ(ask(100), 64);  // kept again, as far as blocks are full
+  EXPECT_EQ(ask(100), 64);  // cached again, as far as blocks are full
   EXPECT_EQ(ask(140), 64);
   EXPECT_EQ(ask(140), 128);
   tokens[90] += tokens[90] > 1 ? -1 : 1;

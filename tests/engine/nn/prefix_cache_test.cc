@@ -1,4 +1,4 @@
-// The prefix cache as a tree of blocks, and as a promise: a hit gives the bits of a cold run.
+// The prefix cache as a tree of blocks; a hit gives the bits of a cold run.
 #include "engine/nn/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<int> Join(std::vector<int> a, const std::vector<int>& b) {
   return a;
 }
 
-// A pool whose sequences are never computed: only the book-keeping.
+// A pool whose sequences are never computed, for tests of the bookkeeping alone.
 class PrefixCacheTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class PrefixCacheTest : public testing::Test {
     return options;
   }
 
-  // As a request does: finds, fills up, keeps. Returns the tokens found.
+  // Looks up, fills and keeps a prefix, as a request does. Returns the tokens found.
   int Request(PrefixCache& prefixes, const std::vector<int>& tokens, std::string_view owner = "") {
     KvCache cache(*pool_, 512);
     const int found = prefixes.Find(owner, tokens, cache);
@@ -77,16 +77,16 @@ TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {
     Request(prefixes, a);
     Request(prefixes, b);
     EXPECT_EQ(prefixes.counters().blocks, 4);
-    EXPECT_EQ(Request(prefixes, a), 127);  // a is younger than b now
+    EXPECT_EQ(Request(prefixes, a), 127);  // a is more recent than b now
     Request(prefixes, c);
     EXPECT_EQ(prefixes.counters().blocks, 4);
     EXPECT_EQ(pool_->free_blocks(), free_before - 4);
     EXPECT_EQ(Request(prefixes, a), 127);
     EXPECT_EQ(Request(prefixes, b), 0);
-    EXPECT_EQ(prefixes.counters().evicted_tokens, 64);  // the whole block of the 127 looked for
+    EXPECT_EQ(prefixes.counters().evicted_tokens, 64);  // the full block of the 127 tokens
     EXPECT_GE(prefixes.counters().evictions, 2);
   }
-  EXPECT_EQ(pool_->free_blocks(), free_before);  // nothing is lost
+  EXPECT_EQ(pool_->free_blocks(), free_before);  // no block is lost
 }
 
 TEST_F(PrefixCacheTest, AnOwnerFindsOnlyWhatItHasComputed) {
@@ -106,7 +106,7 @@ TEST_F(PrefixCacheTest, AnOwnerOverItsShareGivesItsOwnBlocksUp) {
   Request(prefixes, chat, "alice");
   for (int i = 1; i < 12; ++i) Request(prefixes, Tokens(i * 97, 128), "mallory");
   EXPECT_EQ(Request(prefixes, chat, "alice"), 127);
-  // Who is gone for long leaves its share to the others.
+  // An owner that is idle for long loses its share to others.
   now += 2 * PrefixCache::kIdle;
   for (int i = 1; i < 12; ++i) Request(prefixes, Tokens(i * 101, 128), "mallory");
   EXPECT_EQ(Request(prefixes, chat, "alice"), 0);
@@ -136,11 +136,11 @@ TEST_F(PrefixCacheTest, WhoContinuesASharedBlockCopiesIt) {
   EXPECT_EQ(prefixes.Find("", tokens, two), 69);
   EXPECT_EQ(one.blocks()[1], two.blocks()[1]);
   EXPECT_TRUE(one.Reserve(1));
-  EXPECT_EQ(one.blocks()[0], two.blocks()[0]);  // whole blocks stay shared
+  EXPECT_EQ(one.blocks()[0], two.blocks()[0]);  // full blocks stay shared
   EXPECT_NE(one.blocks()[1], two.blocks()[1]);
 }
 
-// Logits behind the last token, with whatever the cache knows; the rest in chunks.
+// Logits after the last token, using the cache; the rest is computed in chunks.
 std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, PrefixCache* prefixes,
                               const std::vector<int>& tokens, int chunk, int* found) {
   const auto transformer = model.MakeTransformer(chunk, 512);

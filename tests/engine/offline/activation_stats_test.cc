@@ -24,7 +24,7 @@ std::vector<std::uint32_t> ZipfCounts(double exponent, double scale, int tokens)
 
 TEST(Zipf, FindsThePlantedExponent) {
   for (const double exponent : {0.5, 0.8, 1.2}) {
-    for (const double scale : {0.5, 20.0}) {  // 20: a hundred neurons and more are always active
+    for (const double scale : {0.5, 20.0}) {  // 20: more than a hundred neurons are always active
       const ZipfFit fit = FitZipf(ZipfCounts(exponent, scale, 20000), 20000);
       EXPECT_NEAR(fit.exponent, exponent, 0.04) << scale;
       EXPECT_GT(fit.r_squared, 0.98);
@@ -63,7 +63,7 @@ TEST(Histogram, EveryNeuronIsInOneBin) {
 }
 
 TEST(ActivationCounter, OverlapAndUnionsOfKnownSets) {
-  // Token t activates neurons t .. t + 9 of 100: nine of ten are kept, w tokens make 9 + w.
+  // Token t activates neurons t .. t + 9 of 100: nine of ten are kept, w tokens activate 9 + w.
   ActivationCounter counter(100);
   for (int sequence = 0; sequence < 2; ++sequence) {
     counter.BeginSequence();

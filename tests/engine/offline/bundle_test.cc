@@ -1,4 +1,4 @@
-// Bundle files: what was written comes back; damage anywhere is found; a stopped run goes on.
+// Bundle files: written data is read back; damage anywhere is found; an interrupted run resumes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,7 +20,8 @@ namespace {
 using kernels::DType;
 
 const std::string kHash(32, 'b');
-constexpr const char* kOldFile = "TCBUNDLE, an old one";  // another kind of file is not replaced
+// Not replaced, because it is another kind of file.
+constexpr const char* kOldFile = "TCBUNDLE, an old one";
 constexpr int kHidden = 64, kNeurons = 50, kLayers = 3;
 store::BundleIdentity Identity(const std::string& hash = kHash) {
   return {hash, kHidden, kNeurons, kLayers};
@@ -80,7 +81,7 @@ class BundleTest : public testing::Test {
     }
     return index;
   }
-  // Writes layers [layers_done, end); the whole file if that is all.
+  // Writes layers [layers_done, end); completes the file if that is all.
   static void WriteLayers(BundleWriter& writer, int end) {
     while (writer.layers_done() < end) {
       const FakeLayer layer(static_cast<std::uint32_t>(writer.layers_done()));
@@ -204,7 +205,7 @@ TEST_F(BundleTest, CutOffAnywhereIsDataLoss) {
   }
 }
 
-// Replaces text of the header by text as long, with the checksum that belongs to it.
+// Replaces a text of the header by one of the same length, and fixes the checksum.
 std::string Edited(std::string bytes, std::string_view old, std::string_view with) {
   EXPECT_EQ(old.size(), with.size());
   const std::size_t at = bytes.find(old);
@@ -223,18 +224,18 @@ std::string Rehashed(std::string bytes) {
   return bytes;
 }
 
-// A file whose checksum is right may still say what cannot be.
+// A file with a correct checksum may still contain impossible numbers.
 TEST_F(BundleTest, NumbersThatCannotBeAreRefused) {
   const std::string bytes = Write(Plan());
   const std::pair<const char*, const char*> edits[] = {
       {"\"group_stride\":4096", "\"group_stride\":4097"},
       {"\"group_stride\":4096", "\"group_stride\":-096"},
       {"\"neurons_per_group\":7", "\"neurons_per_group\":0"},
-      {"\"neurons_per_group\":7", "\"neurons_per_group\":8"},  // other groups: another size
+      {"\"neurons_per_group\":7", "\"neurons_per_group\":8"},  // other groups, another size
       {"\"neurons_per_group\":7", "\"neurons_per_grouq\":7"},
       {"\"gate_type\":\"q4_0\"", "\"gate_type\":\"q9_0\""},
-      {"\"gate_type\":\"q4_0\"", "\"gate_type\":\"q4_k\""},  // rows are no whole blocks
-      {"\"up_type\":\"q8_0\"", "\"up_type\":\"q2_k\""},      // nor are these
+      {"\"gate_type\":\"q4_0\"", "\"gate_type\":\"q4_k\""},  // rows are not whole blocks
+      {"\"up_type\":\"q8_0\"", "\"up_type\":\"q2_k\""},      // neither are these
       {"\"kind\":\"neurons\"", "\"kind\":\"neutron\""},
       {"\"at\":0,\"count\":50", "\"at\":8,\"count\":50"},
       {"\"at\":0,\"count\":50", "\"at\":0,\"count\":51"},
@@ -301,14 +302,14 @@ TEST_F(BundleTest, APartOfAnotherFileIsNotGoneOnWith) {
   stop_after_two(Plan());
   store::BundleIndex other = Plan();
   std::swap(other.layers[2].position[3], other.layers[2].position[4]);
-  stop_after_two(other);  // was begun anew, or a third layer would have been done
+  stop_after_two(other);  // it started anew, or a third layer would be done
   other.model_hash[0] = 'x';
   auto writer = BundleWriter::Open(path_, other);
   ASSERT_TRUE(writer.ok());
   EXPECT_EQ((*writer)->layers_done(), 0);
 }
 
-// A disk may lose what it said it had.
+// A disk may lose data that it has acknowledged.
 TEST_F(BundleTest, APartWithADamagedLastLayerIsBegunAnew) {
   const std::string expected = Write(Plan());
   std::uint64_t at = 0;

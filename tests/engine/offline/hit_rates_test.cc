@@ -15,8 +15,8 @@ double Rate(const HitCounts& counts, HitPolicy policy, int w, std::size_t rounds
          static_cast<double>(rounds);
 }
 
-// Rounds of n tokens in which a token of class c is accepted with `accepted[c]`, classes being
-// alike often; the draft's others come in place of a refused token with `others`.
+// Rounds of n tokens in which a token of class c is accepted with `accepted[c]`, with equally
+// frequent classes; the draft's alternatives replace a rejected token with `others`.
 std::vector<RecordedRound> Sample(int n, const std::vector<double>& accepted,
                                   const std::vector<double>& others, int count, unsigned seed) {
   std::mt19937_64 random(seed);
@@ -61,8 +61,8 @@ double BestRate(const std::vector<double>& accepted, const std::vector<double>& 
 constexpr int kCount = 20000;
 constexpr double kError = 0.014;  // four standard errors of a share of 20,000
 
-// Always the same outcome. A length in the middle is none that phi can take for sure, and the paper
-// none that it can be right about; a token of low confidence tells of it.
+// Always the same outcome. phi cannot give a length in the middle probability 1, and the paper's
+// policy cannot find it; a token of low confidence reveals it.
 TEST(HitRates, WhatAlwaysComesIsFound) {
   const std::size_t count = 200;
   const HitCounts whole = CountHits(std::vector<RecordedRound>(count, {.n = 4, .k = 4, .rank = 1}));
@@ -91,18 +91,18 @@ TEST(HitRates, WithoutConfidencesTheOracleIsReached) {
       const double best = BestRate(accepted, others, w);
       EXPECT_NEAR(Rate(counts, HitPolicy::kOracle, w, kCount), best, kError);
       EXPECT_NEAR(Rate(counts, HitPolicy::kHindsight, w, kCount), best, kError);
-      // phi forgets, so it errs by what 92 rounds do not tell.
+      // phi forgets, so it is wrong by the uncertainty of 92 rounds.
       EXPECT_NEAR(Rate(counts, HitPolicy::kPhi, w, kCount), best, kError + 0.02) << n << " " << w;
       EXPECT_NEAR(Rate(counts, HitPolicy::kOurs, w, kCount), best, kError);
     }
-    // Every length drafted for, only one is ever right.
+    // It drafts for every length, though only one is ever right.
     EXPECT_NEAR(Rate(counts, HitPolicy::kPaper, kBranchesMax, kCount), std::pow(p, n + 1), kError);
     EXPECT_LE(Rate(counts, HitPolicy::kPaper, 1, kCount), std::pow(p, n + 1) + kError);
   }
 }
 
-// With two classes the best rate is the mean over their patterns, which whoever does not see them
-// cannot reach.
+// With two classes the best rate is the mean over their patterns, which a policy without
+// confidences cannot reach.
 TEST(HitRates, ConfidencesAreWorthWhatTheyTell) {
   const int n = 3;
   const std::vector<double> of_class = {0.3, 0.97}, others = {0.6};
@@ -124,7 +124,8 @@ TEST(HitRates, ConfidencesAreWorthWhatTheyTell) {
   }
 }
 
-// A round more changes nothing of those before it, for the policies that cannot know it.
+// An additional round does not change the results of earlier ones, for policies that cannot foresee
+// it.
 TEST(HitRates, OursDoesNotSeeTheFuture) {
   auto rounds = Sample(4, {0.5, 0.9}, {0.5, 0.2}, 200, 3);
   const HitCounts before = CountHits(rounds);
@@ -142,8 +143,8 @@ TEST(HitRates, OursDoesNotSeeTheFuture) {
   }
 }
 
-// Six of ten drafts are accepted whole; what follows them is known of every fourth, and always the
-// draft's next token. So it comes first, before the four of ten that are refused at once.
+// Six of ten drafts are fully accepted; the next token is known for every fourth, and is always the
+// draft's. So it comes first, before the four of ten that are rejected at once.
 TEST(HitRates, UnknownRanksAreNotGuessesThatFailed) {
   std::vector<RecordedRound> rounds;
   int known = 0;

@@ -1,4 +1,4 @@
-// The order of neurons: planted groups come together, counts are right, nothing is lost.
+// The order of neurons: planted groups become contiguous, counts are right, no neuron is lost.
 #include "engine/offline/neuron_order.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Replays: Belady's hits are the optimum, found by trying everything; each policy on traces whose
-// hits are counted by hand.
+// Replays: Belady's hits are the optimum of an exhaustive search; each policy on traces whose hits
+// are counted by hand.
 #include "engine/offline/replay.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ store::Trace MakeTrace(int layers, int neurons, const Sets& sets) {
   return trace;
 }
 
-// One layer, one neuron a token.
+// One layer, one neuron per token.
 store::Trace Sequence(const std::vector<std::uint32_t>& neurons) {
   Sets sets;
   for (const std::uint32_t neuron : neurons) sets.push_back({neuron});
@@ -42,7 +42,7 @@ std::int64_t Hits(const store::Trace& trace, CachePolicy policy, std::size_t cap
   return result.warm.hits;
 }
 
-// The most hits that any choice of what to keep gives.
+// The most hits of any choice of kept neurons.
 class BestOfAll {
  public:
   BestOfAll(std::vector<std::uint32_t> uses, std::size_t capacity)
@@ -56,7 +56,7 @@ class BestOfAll {
     const auto known = known_.find({at, cache});
     if (known != known_.end()) return known->second;
     const bool hit = cache.contains(uses_[at]);
-    std::int64_t best = From(at + 1, cache);  // nothing comes in
+    std::int64_t best = From(at + 1, cache);  // without caching this one
     Cache with = cache;
     with.insert(uses_[at]);
     if (with.size() <= capacity_) best = std::max(best, From(at + 1, with));
@@ -109,19 +109,19 @@ TEST(Replay, NonePassesBelady) {
 }
 
 TEST(Replay, ByHand) {
-  // A loop one larger than the cache: what LRU fails at.
+  // A loop one larger than the cache, on which LRU fails.
   const store::Trace loop = Sequence({0, 1, 2, 0, 1, 2, 0, 1, 2});
   EXPECT_EQ(Hits(loop, CachePolicy::kLru, 2), 0);
   EXPECT_EQ(Hits(loop, CachePolicy::kBelady, 2), 4);  // 0 and 1 stay
   EXPECT_EQ(Hits(loop, CachePolicy::kWindow, 2), 0);
   EXPECT_EQ(Hits(loop, CachePolicy::kWindow, 3), 6);
-  // 0 and 1 are frequent; 2 to 5 pass by once each, two at a time.
+  // 0 and 1 are frequent; 2 to 5 occur once each, two at a time.
   const store::Trace scan = Sequence({0, 1, 0, 1, 2, 3, 0, 1, 4, 5, 0, 1});
   EXPECT_EQ(Hits(scan, CachePolicy::kLru, 2), 2);
   EXPECT_EQ(Hits(scan, CachePolicy::kLru, 3), 2);
-  EXPECT_EQ(Hits(scan, CachePolicy::kLfu, 3), 6);  // 2 to 5 take the third place from each other
+  EXPECT_EQ(Hits(scan, CachePolicy::kLfu, 3), 6);  // 2 to 5 compete for the third place
   EXPECT_EQ(Hits(scan, CachePolicy::kSlru, 3), 6);
-  EXPECT_EQ(Hits(scan, CachePolicy::kHeat, 2), 6);  // 2 to 5 do not come in
+  EXPECT_EQ(Hits(scan, CachePolicy::kHeat, 2), 6);  // 2 to 5 are not cached
   EXPECT_EQ(Hits(scan, CachePolicy::kBelady, 2), 6);
 }
 
@@ -134,10 +134,10 @@ TEST(Replay, TheFirstTokensAreCountedApart) {
   EXPECT_EQ(result.warm.hits, 4);
 }
 
-// Neurons of the token itself do not leave: the store needs them.
+// Neurons of the current token are not evicted, because the store needs them.
 TEST(Replay, OursKeepsWhatTheTokenUses) {
   const store::Trace trace = MakeTrace(2, 4, {{0, 1}, {0, 1}, {0, 1}, {0, 1}, {2, 3}, {2, 3}});
-  // Two of four fit, of the second token as of the first; nothing of the third is as hot.
+  // Two of four fit, for the second token as for the first; none of the third is as hot.
   EXPECT_EQ(Hits(trace, CachePolicy::kHeat, 2), 2);
 }
 

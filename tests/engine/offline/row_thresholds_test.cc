@@ -10,8 +10,8 @@
 namespace thermocline::offline {
 namespace {
 
-// Rows whose score tells the truth, but for noise, at an offset of their own: active if
-// score + noise > offset of the row.
+// Rows whose score is right except for noise, each with its own offset: active if score + noise >
+// offset of the row.
 struct Planted {
   explicit Planted(int tokens, std::uint32_t seed, float noise = 4)
       : active(tokens, kRows), masses(static_cast<std::size_t>(tokens * kRows)) {
@@ -27,7 +27,7 @@ struct Planted {
       }
     }
   }
-  // Spread over 40 .. 100; rows 60 to 63 are hardly ever active.
+  // Offsets spread over 40 .. 100; rows 60 to 63 are rarely active.
   static float Offset(int row) {
     return row >= 60 ? 145.0F : 40 + static_cast<float>(row % 20) * 3;
   }
@@ -50,7 +50,7 @@ TEST(RowCurve, HullAndCounts) {
   EXPECT_EQ(curve.Caught(100), 0);
   EXPECT_EQ(curve.ThresholdFor(1.5), 6);
   EXPECT_EQ(curve.ThresholdFor(7), 4);
-  // (0,0), (1,1), (4,6), (6,7): the hull leaves (1,1) out, whose slope is below the next one's.
+  // (0,0), (1,1), (4,6), (6,7): the hull omits (1,1), whose slope is below the next one's.
   EXPECT_EQ(curve.Best(0.1), 10);
   EXPECT_EQ(curve.Best(1), 6);
   EXPECT_EQ(curve.Best(1.9), 6);
@@ -93,7 +93,7 @@ TEST(RowThresholds, MassCountsWhereItIsAsked) {
       FitRowThresholds(train.samples(), held_out.samples(), {.target = 0.95}, pool);
   ASSERT_TRUE(by_mass.ok() && by_count.ok());
   EXPECT_LE(by_mass->held_out.missed_mass, 0.05 + 1e-9);
-  // Every fifth row weighs nine times as much: fewer neurons make the same mass.
+  // Every fifth row weighs nine times as much, so that fewer neurons have the same mass.
   EXPECT_LT(by_mass->held_out.predicted_share, by_count->held_out.predicted_share);
   EXPECT_LT(by_mass->held_out.recall, 0.95);
 }

@@ -1,5 +1,5 @@
-// The simulator against closed forms, against the expectation over all outcomes, and against what
-// must hold for any pair.
+// The simulator against closed forms, against the expectation over all outcomes, and against laws
+// that hold for any pair.
 #include "engine/offline/simulator.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace thermocline::offline {
 namespace {
 
 constexpr std::int64_t kTokens = 200000;
-// Of tokens per second, from that many tokens: five standard errors of the sum of at least 12,500
+// The relative error of tokens per second: five standard errors of the sum of at least 12,500
 // rounds, whose tokens and times vary by less than themselves, are below 4.5%; most are far below.
 constexpr double kNoise = 0.02;
 
@@ -36,7 +36,7 @@ TEST(Simulator, VerifyGoesOnByTheLastDifference) {
   EXPECT_EQ(pair.Verify(9), 18);
   EXPECT_EQ(pair.Verify(12), 21);
   EXPECT_EQ((PairModel{.verify_s = {3}}.Verify(9)), 3);
-  EXPECT_EQ((PairModel{.verify_s = {4, 3}}.Verify(9)), 3);  // noise is not continued below zero
+  EXPECT_EQ((PairModel{.verify_s = {4, 3}}.Verify(9)), 3);  // noise is not extrapolated below zero
 }
 
 TEST(Simulator, GuessesShareWhatTheNextTokenLeaves) {
@@ -71,8 +71,8 @@ TEST(Simulator, SyncIsLeviathans) {
   }
 }
 
-// Every token refused, or every one accepted, and each guess right: the next draft costs time only
-// where it takes longer than the target. Behind n tokens the guess is a drafted token too.
+// Every token rejected, or every one accepted, and each guess right: the next draft costs time only
+// if it takes longer than the target. After n tokens the guess is a drafted token, too.
 TEST(Simulator, PerfectGuessesHideTheDraft) {
   PairModel pair = Pair({.p = 0, .a = 1, .c = 0});
   pair.correction_hits = {1};
@@ -91,7 +91,7 @@ TEST(Simulator, PerfectGuessesHideTheDraft) {
       EXPECT_NEAR(run.wasted_share, 0, 1e-3);
     }
   }
-  pair.draft_token_s = 0;  // nothing to wait for, whatever the outcome
+  pair.draft_token_s = 0;  // no waiting, whatever the outcome
   pair.phi = {.p = 0.7, .a = 1, .c = 0};
   EXPECT_NEAR(Speed(pair, SpecMode::kBranch, 8) * pair.Verify(9) / (pair.phi.Mean(8) + 1), 1,
               kNoise);
@@ -105,11 +105,11 @@ TEST(Simulator, GuessesThatAreNeverRightAreSync) {
     EXPECT_EQ(Speed(pair, SpecMode::kBranch, n), Speed(pair, SpecMode::kSync, n));
 }
 
-// The mean time of a round over all outcomes, with three branches whole by the end of the
+// The mean time of a round over all outcomes, with three branches complete by the end of the
 // verification, and one token of the fourth.
 TEST(Simulator, BranchIsItsExpectationOverTheOutcomes) {
   PairModel pair = Pair({.p = 0.75, .a = 0.9, .c = 0.005});
-  pair.verify_s = {21};  // 14 tokens: 5 behind (4, next), then 4 each
+  pair.verify_s = {21};  // 14 tokens: 5 after (4, next), then 4 each
   pair.round_overhead_s = 0.7;
   const int n = 4;
   std::vector<double> outcomes = {pair.phi(4, 4) * 0.8, pair.phi(4, 4) * 0.1};
@@ -129,7 +129,7 @@ TEST(Simulator, BranchIsItsExpectationOverTheOutcomes) {
 TEST(Simulator, TheTokenItIsAtIsWaitedFor) {
   PairModel pair = Pair({.p = 0, .a = 1, .c = 0});
   pair.verify_s = {4};
-  pair.correction_hits = {1e-12};  // a guess to draft for, and never right
+  pair.correction_hits = {1e-12};  // drafted for, and never right
   const SimulatedRun run = Simulate(pair, SpecMode::kBranch, 4, 1, kTokens);
   EXPECT_NEAR(run.tokens_per_s, 1 / (4 + 0.5 + 4 * 1.5), 1e-5);  // 2 2/3 tokens in 4 s
   EXPECT_NEAR(run.wasted_share, 1, 1e-12);
@@ -153,7 +153,7 @@ TEST(Simulator, ExhaustiveWaitsForAll) {
   }
 }
 
-// Branches of one step: the next token, then n steps for each 16 of them.
+// Branches share steps: the next token, then n steps for each 16 of them.
 TEST(Simulator, ExhaustiveDraftsInCommonSteps) {
   PairModel pair = Pair({.p = 0, .a = 1, .c = 0});
   pair.correction_hits = {1};
@@ -165,7 +165,7 @@ TEST(Simulator, ExhaustiveDraftsInCommonSteps) {
       const double all_s = 1.5 * (1 + n * (groups + share * (branches - groups)));
       const SimulatedRun run = Simulate(pair, SpecMode::kExhaustive, n, 2, kTokens);
       EXPECT_NEAR(run.tokens_per_s * std::max(all_s, pair.Verify(n + 1)), 1, 1e-4) << share << n;
-      EXPECT_NEAR(run.wasted_share, 1, 1e-3);  // nothing is ever accepted
+      EXPECT_NEAR(run.wasted_share, 1, 1e-3);  // no draft is ever accepted
     }
   }
 }
@@ -177,7 +177,7 @@ TEST(Simulator, AFurtherTokensShareOfAStep) {
   EXPECT_EQ((PairModel{.verify_s = {10, 50}}.VerifyShare()), 1);
 }
 
-// Two that share one core do each other's work no faster.
+// Two programs that share one core are no faster together.
 TEST(Simulator, OneResourceForBothGainsNothing) {
   std::mt19937_64 random(4);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -190,7 +190,7 @@ TEST(Simulator, OneResourceForBothGainsNothing) {
     const double sync = Speed(pair, SpecMode::kSync, n);
     EXPECT_LE(Speed(pair, SpecMode::kBranch, n), sync * (1 + kNoise)) << i;
     EXPECT_LE(Speed(pair, SpecMode::kExhaustive, n), sync * (1 + kNoise)) << i;
-    // Apart, branch gains, but for the token that is waited for.
+    // On separate cores branch gains, except for the token that is waited for.
     pair.draft_slowdown = pair.verify_slowdown = 1;
     const double round_s = n * pair.draft_token_s + pair.Verify(n + 1);
     EXPECT_GE(Speed(pair, SpecMode::kBranch, n) * (1 + pair.draft_token_s / round_s),

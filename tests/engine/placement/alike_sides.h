@@ -1,5 +1,5 @@
-// A machine whose two sides are alike and wait for nothing: plans by its speeds use both for
-// however small a model, whatever the machine that runs the test is busy with.
+// A machine with two equal sides and no synchronization cost: plans by its speeds use both sides
+// for models of any size, even if the test's machine is busy.
 #pragma once
 
 #include "engine/engine.h"
@@ -7,7 +7,7 @@
 
 namespace thermocline::placement {
 
-// As long as it lives, what a plan knows of this machine is what stands here.
+// While it lives, plans use these values instead of measurements of this machine.
 class AlikeSides {
  public:
   // Requires: `config` has a hot tier on the CPU.

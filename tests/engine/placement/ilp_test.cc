@@ -1,5 +1,5 @@
-// The solver against GLPK, on the model written as an integer linear programme: a variable for
-// every batch of neurons, as PowerInfer has it.
+// The solver against GLPK, which solves the model as an integer linear program: a variable for
+// every batch of neurons, as in PowerInfer.
 #include <glpk.h>
 #include <gtest/gtest.h>
 
@@ -60,14 +60,14 @@ class Programme {
   glp_prob* lp_;
 };
 
-// The best placement with the deciding rows held or not; nothing if none fits.
+// The best placement with or without the deciding rows in memory; nullopt if none fits.
 std::optional<Counts> SolveIlp(const Problem& p, bool held) {
   const Machine& m = p.machine;
   Programme lp;
   const int head = lp.Binary(0), any = lp.Binary(0);
   Terms hot_memory, memory;
   double memory_room = static_cast<double>(m.memory_bytes - p.memory_fixed_bytes);
-  // Bytes that lie hot if `column` is 1, else in RAM.
+  // Bytes that are hot if `column` is 1, else in RAM.
   const auto side_bytes = [&](int column, double bytes) {
     hot_memory[column] += bytes;
     memory[column] -= bytes;
@@ -118,7 +118,7 @@ std::optional<Counts> SolveIlp(const Problem& p, bool held) {
       hots[l].push_back(hot);
       kepts[l].push_back(kept);
     }
-    // Hot work away from a cold home; cold work away from a hot one.
+    // Hot work in a layer with a cold home; cold work in a layer with a hot one.
     const double sync = 2 * m.sync_s + static_cast<double>(p.sync_bytes) / m.link_bytes_per_s;
     const int hot_guest = lp.Binary(sync), cold_guest = lp.Binary(sync);
     lp.AtLeast({{hot_guest, 1}, {hots[l].front(), -1}, {home, 1}}, 0);

@@ -1,4 +1,4 @@
-// What was measured of this machine, kept in a folder of the test and changed there.
+// This machine's measurements, kept and changed in a folder of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace thermocline::placement {
 
-// As long as it lives, measurements are kept in its folder.
+// While it lives, measurements are kept in its folder.
 class MeasuredMachine {
  public:
   MeasuredMachine() {
@@ -30,8 +30,8 @@ class MeasuredMachine {
     std::filesystem::remove_all(folder_);
   }
 
-  // Gives each measured machine to `change`, which says whether it is one to keep changed. Returns
-  // how many were.
+  // Passes each measured machine to `change`, which returns true to save its change. Returns the
+  // number of saved ones.
   int Change(const std::function<bool(Json& machine)>& change) const {
     int changed = 0;
     for (const auto& entry :

@@ -1,4 +1,4 @@
-// Placement files, machines, and problems that are none.
+// Placement files, machines, and malformed problems.
 #include "engine/placement/placement_file.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class PlacementFileTest : public testing::Test {
 };
 
 TEST_F(PlacementFileTest, ReadsWhatWasWritten) {
-  // Most frequent first, of equal ones the lower id: 1, 5, 0, 2, 8, 7, 4, 3, 6, 9.
+  // The most frequent first, and of equal ones the lower id: 1, 5, 0, 2, 8, 7, 4, 3, 6, 9.
   using enum Tier;
   const std::vector<Tier> tiers = {kHot, kHot,   kMemory, kFlash,  kMemory,
                                    kHot, kFlash, kMemory, kMemory, kFlash};
@@ -70,7 +70,7 @@ TEST_F(PlacementFileTest, RefusesAnotherModelMachineOrShape) {
   EXPECT_EQ(Read({std::string(32, 'a'), "one", 2, 12}), StatusCode::kInvalidArgument);
 }
 
-// Whatever digit or letter changes, the file is refused.
+// If any digit or letter changes, the file is rejected.
 TEST_F(PlacementFileTest, RefusesDamage) {
   const std::string whole = *base::ReadFileToString(path_);
   int changed = 0;

@@ -26,7 +26,7 @@ inline Processor RandomProcessor(Random& random, double speed) {
           .layer_s = Uniform(random, 0, 5)};
 }
 
-// Seconds and bytes are of the same size, so that no part of the model is negligible.
+// Seconds and bytes have similar sizes, so that no part of the model is negligible.
 inline Problem RandomProblem(Random& random, int layers_max, int neurons_max) {
   Problem p;
   p.machine.cold = RandomProcessor(random, Uniform(random, 5, 20));
@@ -72,7 +72,7 @@ inline Problem RandomProblem(Random& random, int layers_max, int neurons_max) {
 struct Counts {
   int hot_homes = 0;
   bool head_hot = false, deciding_held = false;
-  std::vector<std::int64_t> hot = {}, end = {};  // [L] hot neurons; neurons that are not on flash
+  std::vector<std::int64_t> hot = {}, end = {};  // [L] hot neurons; neurons outside flash
 };
 
 struct Outcome {
@@ -81,7 +81,7 @@ struct Outcome {
   bool fits = true;
 };
 
-// Seconds of one neuron where it is computed, and the read from flash.
+// The compute time of one neuron, and the read from flash.
 inline double NeuronSeconds(const LayerShape& s, const Processor& p, double f) {
   const auto deciding = static_cast<double>(s.deciding_bytes),
              rest = static_cast<double>(s.rest_bytes);
@@ -97,7 +97,7 @@ inline double ReadSeconds(const LayerShape& s, const Machine& m, bool held, doub
   return decided * m.FlashReadTime(static_cast<double>(s.deciding_bytes + s.rest_bytes));
 }
 
-// What problem.h says, as it says it.
+// The formulas of problem.h, directly.
 inline Outcome Compute(const Problem& p, const Counts& counts) {
   const Machine& m = p.machine;
   const bool unified = m.hot.has_value() && m.unified;

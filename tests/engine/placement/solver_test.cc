@@ -1,4 +1,4 @@
-// The solver against all placements there are, on problems small enough to try them.
+// The solver against an exhaustive search, on small problems.
 #include "engine/placement/solver.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace thermocline::placement {
 namespace {
 
-// Calls `visit` with every placement in whole batches.
+// Calls `visit` with every placement in complete batches.
 class AllPlacements {
  public:
   AllPlacements(const Problem& problem, std::function<void(const Counts&)> visit)
@@ -69,7 +69,7 @@ Counts CountsOf(const Placement& placement) {
   return out;
 }
 
-// The placement is one, takes what it says, and fits.
+// Checks that the placement is valid, has the claimed cost, and fits.
 void CheckPlacement(const Problem& problem, const Placement& placement) {
   const Outcome outcome = Compute(problem, CountsOf(placement));
   EXPECT_NEAR(placement.token_s, outcome.seconds, 1e-9 * outcome.seconds);
@@ -110,7 +110,7 @@ TEST(Solver, IsNearTheBestOfAllPlacementsAndSaysHowNear) {
     held += placement->flash_bytes > 0 && placement->deciding_held;
     if (testing::Test::HasFailure()) return;
   }
-  // All kinds were among them.
+  // Problems of all kinds occurred.
   EXPECT_GT(solved, 1000);
   EXPECT_GT(std::min({refused, split, flash, unified, held}), 50)
       << refused << " " << split << " " << flash << " " << unified << " " << held;

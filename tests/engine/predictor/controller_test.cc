@@ -10,10 +10,10 @@
 namespace thermocline::predictor {
 namespace {
 
-// What one token of one layer does: the sign scores of its neurons.
+// One token in one layer: the sign scores of its neurons.
 struct TraceToken {
   std::vector<int> all;     // [F] ascending
-  std::vector<int> active;  // of the active ones, ascending
+  std::vector<int> active;  // of the active neurons, ascending
 };
 using Trace = std::vector<TraceToken>;
 
@@ -90,7 +90,7 @@ const std::vector<Trace>& Traces() {
   return traces;
 }
 
-// As the governor sets it for D = 256: unit 16.
+// The governor's parameters for D = 256: unit 16.
 constexpr ControllerParams kParams{.recall = 0.97, .step = 2, .step_min = 0.25, .shift_max = 64};
 
 // Feeds `count` tokens of the trace in a fixed shuffled order. Returns the last token that moved.
@@ -108,7 +108,7 @@ int Feed(const Trace& trace, int count, unsigned seed, LayerController& controll
   return last_move;
 }
 
-// Keeps the recall, and a step more would lose it or the controller would have to take it.
+// Expects the recall to be kept, and one more step to lose it or to be undone by the controller.
 void ExpectHolds(const Trace& trace, const LayerController& controller, int layer) {
   const AuditCounts here = CountsAt(trace, controller.shift());
   EXPECT_GE(here.recall(), kParams.recall - 0.01) << "layer " << layer;
@@ -154,7 +154,7 @@ TEST(Controller, FollowsAnInputThatChanges) {
     ExpectHolds(then, controller, to);
     EXPECT_LE(controller.moves() - moves, 12) << from << " to " << to;
     EXPECT_LE(controller.reversals() - reversals, 4) << from << " to " << to;
-    // Where the mean is at the very edge of what is aimed at, chance may find a step more.
+    // If the mean is at the very edge of the target, one more step may happen by chance.
     const std::int64_t rested = controller.moves();
     Feed(then, 9000, 3, controller);
     ExpectHolds(then, controller, to);

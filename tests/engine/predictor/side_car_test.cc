@@ -30,7 +30,7 @@ class SideCarTest : public testing::Test {
     return {.model_hash = kHash, .hidden_size = 8, .intermediate_size = 20, .num_hidden_layers = 3};
   }
 
-  // Everything a side-car can hold, in the middle layer; the others know less.
+  // A side-car with all parts in the middle layer, and fewer in the others.
   SideCar Full() const {
     SideCar s = EmptySideCar(Identity());
     s.profiled_tokens = 1234;
@@ -72,7 +72,7 @@ class SideCarTest : public testing::Test {
     return ReadSideCar(path_, Identity()).status();
   }
 
-  // The file with `edit` applied and a checksum that fits again: what a careless writer makes.
+  // Reads the file with an edit and a corrected checksum, as from a faulty writer.
   Status ReadEdited(const std::string& from, const std::string& to) {
     EXPECT_EQ(from.size(), to.size());
     std::string bytes = bytes_;

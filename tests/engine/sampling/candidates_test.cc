@@ -1,4 +1,4 @@
-// Truncations of large vocabularies, beside those of a full sort.
+// Truncations of large vocabularies, compared with those of a full sort.
 #include "engine/sampling/candidates.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kVocab = 5000;
 
-// Many tokens have one logit: the step between two logits is a 64th.
+// Many tokens have the same logit: logits differ in steps of a 64th.
 std::vector<float> ManyLogits() {
   std::vector<float> logits(kVocab);
   for (std::size_t i = 0; i < logits.size(); ++i)
@@ -20,7 +20,7 @@ std::vector<float> ManyLogits() {
   return logits;
 }
 
-// All ids, ordered by `before` of their logits and by the lower id where neither comes before.
+// All ids, ordered by `before` of their logits; equal ones by the lower id.
 template <typename Before>
 std::vector<int> Sorted(const std::vector<float>& logits, Before before) {
   std::vector<int> ids(logits.size());

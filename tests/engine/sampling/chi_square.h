@@ -1,9 +1,9 @@
-// Pearson's test of counts against probabilities, with its power worked out beforehand.
+// Pearson's test of counts against probabilities, with its power computed in advance.
 //
-// Significance 1e-6: a right program fails once in a million. Probabilities that are off by a total
-// variation of tv have sum (p - p')^2 / p >= 4 tv^2 (Cauchy and Schwarz), so that the statistic of
-// n draws is chi-square with a noncentrality of at least 4 n tv^2; its quantile of 0.01, by the
-// normal approximation, is set against the critical value.
+// Significance 1e-6: a correct program fails once in a million. Probabilities that are off by a
+// total variation of tv have sum (p - p')^2 / p >= 4 tv^2 (Cauchy and Schwarz), so that the
+// statistic of n draws is chi-square with a noncentrality of at least 4 n tv^2; its quantile of
+// 0.01, by the normal approximation, is set against the critical value.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace thermocline::sampling {
 
-// What the statistic of `cells` cells exceeds with a probability of at most 1e-6.
-// Source: Wilson and Hilferty 1931.
+// The value that the statistic of `cells` cells exceeds with a probability of at most 1e-6. Source:
+// Wilson and Hilferty 1931.
 inline double ChiSquareCritical(int cells) {
-  const double df = cells - 1, z = 4.7534;  // of the normal distribution
+  const double df = cells - 1, z = 4.7534;  // z: of the normal distribution
   return df * std::pow(1 - 2 / (9 * df) + z * std::sqrt(2 / (9 * df)), 3);
 }
 
-// Draws that show a total variation of `tv` with a probability of 0.99.
+// The draws that show a total variation of `tv` with a probability of 0.99.
 inline int DrawsToShow(double tv, int cells) {
   const double df = cells - 1, z = 2.3263;
   double noncentrality = 0;
@@ -35,8 +35,8 @@ struct ChiSquareTest {
   bool passes() const { return cells < 2 || statistic <= ChiSquareCritical(cells); }
 };
 
-// Cells that fewer than 5 draws should fall into are put together. A draw in a cell of probability
-// 0 fails whatever the others are.
+// Cells with fewer than 5 expected draws are merged. A draw in a cell of probability 0 fails the
+// test.
 inline ChiSquareTest ChiSquare(const std::vector<int>& counts,
                                const std::vector<double>& probabilities) {
   double draws = 0, few = 0, few_expected = 0;

@@ -1,4 +1,4 @@
-// How alike two distributions are, and how often draws by the same numbers are the same token.
+// The distance of two distributions, and how often draws by the same random numbers agree.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace thermocline::sampling {
 
-// Every token that may come from either, ascending.
+// A token that is possible in either distribution; lists ascend by token.
 struct Beside {
   int token;
   double p, q;
@@ -53,12 +53,12 @@ inline double SameTokenIs(const Distribution& p, const Distribution& q, int toke
   return 1 / sum;
 }
 
-// ... that it picks the same token: the sum of these. At least (1 - TV) / (1 + TV), and at most
-// 1 - TV. Source: Daliri et al. 2025.
+// The probability that both picks are the same token: the sum of these. At least (1 - TV) / (1 +
+// TV), and at most 1 - TV. Source: Daliri et al. 2025.
 inline double SameToken(std::vector<Beside> both) {
   std::sort(both.begin(), both.end(),
             [](const Beside& a, const Beside& b) { return a.p * b.q < b.p * a.q; });
-  double p_above = 1, q_below = 0, sum = 0;  // p of those with a larger p / q, q of the others
+  double p_above = 1, q_below = 0, sum = 0;  // p of tokens with a larger p / q, q of the others
   for (const Beside& i : both) {
     p_above -= i.p;
     q_below += i.q;

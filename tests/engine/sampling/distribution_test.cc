@@ -1,4 +1,4 @@
-// Draws: they follow their weights, are independent where they should be, and alike where not.
+// Draws follow their weights, are independent where they should be, and equal where not.
 #include "engine/sampling/distribution.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Distribution Make(int tokens, const std::function<double(int)>& weight) {
   return d;
 }
 
-// Weights of all sizes: exp of `spread` times a normal variable.
+// Weights of many magnitudes: exp of `spread` times a normal variable.
 Distribution Random(int tokens, double spread, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -45,7 +45,7 @@ TEST(ChiSquare, ShowsTheDifferenceItPromises) {
   constexpr double kDifference = 0.05;
   const int draws = DrawsToShow(kDifference, kCells);
   const std::vector<double> p(kCells, 1.0 / kCells);
-  std::vector<double> off = p;  // the hardest to see: every cell off by the same share
+  std::vector<double> off = p;  // the hardest to detect: every cell is off by the same share
   for (std::size_t i = 0; i < off.size(); ++i) off[i] *= 1 + (i % 2 == 0 ? 2 : -2) * kDifference;
   std::mt19937_64 random(1);
   std::uniform_int_distribution<int> uniform(0, kCells - 1);
@@ -98,7 +98,7 @@ TEST(Pick, DrawsForDifferentThingsAreIndependent) {
   const auto pick = [&](std::uint64_t seed, std::uint64_t position, Stream stream) {
     return SeededChance(seed).Pick(d, position, stream);
   };
-  // By Accept's variable: below 1/6, 2/6, ...
+  // Accept's variable in sixths: below 1/6, 2/6, ...
   const auto sixth = [](std::uint64_t seed, std::uint64_t position) {
     int at = 0;
     while (at < kTokens - 1 && !SeededChance(seed).Accept((at + 1.0) / kTokens, position)) ++at;
@@ -166,7 +166,7 @@ TEST(Rank, GivesNoMoreThanThereAre) {
   EXPECT_TRUE(ranked.empty());
 }
 
-// The formula of distribution.h, with every logarithm taken.
+// The formula of distribution.h, with every logarithm computed.
 int SlowPick(const Distribution& d, std::uint64_t seed, std::uint64_t position, Stream stream) {
   const auto mix = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
@@ -203,14 +203,14 @@ TEST(Pick, OfALargeVocabularyIsTheFormulas) {
   }
 }
 
-// What drafts that draw with the target's numbers are promised.
+// The guarantee for drafts that draw with the target's random numbers.
 TEST(Coupling, TheSameTokenComesAsOftenAsTheFormulaSays) {
   const int draws = DrawsToShow(0.01, 2);
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
     const Distribution p = Random(30, 1.5, seed);
     Distribution q;
     const Distribution noise = Random(30, 0.2 * static_cast<double>(seed), seed + 50);
-    for (std::size_t i = seed; i < p.size(); ++i)  // the draft's nucleus is another
+    for (std::size_t i = seed; i < p.size(); ++i)  // the draft's nucleus differs
       q.Add(p.tokens[i], p.weights[i] * noise.weights[i]);
     const auto both = SideBySide(p, q);
     const double tv = TotalVariation(both), same = SameToken(both);
@@ -227,7 +227,7 @@ TEST(Coupling, TheSameTokenComesAsOftenAsTheFormulaSays) {
   }
 }
 
-// Mean over random pairs of 50 tokens: the table of docs/speculation-sampling.md.
+// Means over random pairs of 50 tokens: the table of docs/speculation-sampling.md.
 TEST(Coupling, Table) {
   constexpr int kPairs = 2000;
   struct Row {
@@ -262,7 +262,7 @@ TEST(Coupling, Table) {
   }
 }
 
-// A draft that was refused leaves no trace in the penalties.
+// A rejected draft does not affect the penalties.
 TEST(Retract, RestoresTheDistributionToTheBit) {
   constexpr int kVocabulary = 12;
   const SamplingParams params{.temperature = 0.7,

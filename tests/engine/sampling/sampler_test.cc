@@ -74,7 +74,7 @@ TEST(Sampler, NucleusOfALargeVocabularyEqualsAFullSort) {
     sum += std::exp(double{logits[static_cast<std::size_t>(token)]});
   }
   std::map<int, bool> seen;
-  // Computed once: what draws from it need not be sorted for each.
+  // Computed once; it need not be sorted again for each draw.
   const Distribution& distribution = sampler.Compute(logits);
   for (int i = 0; i < 40000; ++i)
     seen[sampler.chance().Pick(distribution, static_cast<std::uint64_t>(i), Stream::kToken)] = true;
@@ -100,7 +100,7 @@ TEST(Sampler, PenaltiesAndBias) {
   sampler.Begin(p, {});
   EXPECT_EQ(sampler.Sample(kLogits, 0), 3);
   p = {.temperature = 0, .logit_bias = {}};
-  sampler.Begin(p, {});  // nothing of the sequences before is left
+  sampler.Begin(p, {});  // state of earlier sequences is reset
   EXPECT_EQ(sampler.Sample(kLogits, 0), 1);
 }
 

@@ -1,4 +1,4 @@
-// Typical sampling, DRY, min_tokens and the order of all steps, beside an independent
+// Typical sampling, DRY, min_tokens and the order of all steps, compared with an independent
 // implementation (tests/golden/make_sampling.py).
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(SamplingGolden, DistributionsAreThoseOfTheDefinitions) {
   ASSERT_TRUE(text.ok());
   const auto cases = base::ParseJson(*text);
   ASSERT_TRUE(cases.ok());
-  Sampler sampler(24, 160);  // one for all: nothing of a sequence may stay
+  Sampler sampler(24, 160);  // shared, since sequences must not leave state
   int index = 0;
   for (const Json& c : cases->as_array()) {
     const SamplingParams params = ParamsOf(c);
@@ -64,7 +64,7 @@ TEST(SamplingGolden, DistributionsAreThoseOfTheDefinitions) {
     const auto prompt = static_cast<std::size_t>(c.Find("prompt_tokens")->as_int());
     sampler.Begin(params, std::span(tokens).first(prompt));
     for (std::size_t i = prompt; i < tokens.size(); ++i) {
-      // A draft that is refused on the way leaves nothing.
+      // A draft that is rejected in between leaves no state.
       for (const int refused : {1, 2, 1}) sampler.Accept(refused);
       sampler.Compute(logits);
       for (int n = 0; n < 3; ++n) sampler.Retract();
@@ -107,7 +107,7 @@ TEST(SamplingGolden, AnEndTokenComesWhereNothingElseCan) {
                    .logit_bias = {}},
                   {});
     EXPECT_EQ(sampler.Sample(std::vector<float>{kNever, -40, kNever}, 0), 1);
-    // All are as impossible: a token all the same.
+    // All tokens are equally impossible; one is returned anyway.
     const int any = sampler.Sample(std::vector<float>(3, kNever), 0);
     EXPECT_TRUE(any >= 0 && any < 3);
   }

@@ -33,7 +33,7 @@ TEST(RequestQueue, BoundsPromptTokensButLetsOneThrough) {
   RequestQueue queue({.requests = 10, .tokens = 100});
   EXPECT_TRUE(queue.Reserve(1, 500).ok());
   EXPECT_EQ(queue.Reserve(1, 1).code(), StatusCode::kResourceExhausted);
-  queue.Push(MakeJob(40), 500);  // an estimate gives way to the number
+  queue.Push(MakeJob(40), 500);  // the exact number replaces an estimate
   EXPECT_EQ(queue.counts().tokens, 40);
   EXPECT_TRUE(queue.Reserve(2, 30).ok());
   EXPECT_EQ(queue.Reserve(1, 1).code(), StatusCode::kResourceExhausted);
@@ -46,7 +46,7 @@ TEST(RequestQueue, NobodyIsKeptOutByOneTenant) {
   EXPECT_TRUE(queue.Reserve(1, 20, "bob").ok());
   EXPECT_FALSE(queue.Reserve(1, 20, "bob").ok());
   EXPECT_TRUE(queue.Reserve(1, 20, "carol").ok());
-  EXPECT_FALSE(queue.Reserve(1, 20, "dave").ok());  // twice as many as may wait
+  EXPECT_FALSE(queue.Reserve(1, 20, "dave").ok());  // twice the limit of waiting requests
   queue.Unreserve(1, 20, "bob");
   Job job = MakeJob(20);
   job.request.tenant = "carol";
@@ -111,7 +111,7 @@ TEST(RequestQueue, WaitSeesWhatCameBefore) {
   RequestQueue queue({.requests = 2, .tokens = 0});
   ASSERT_TRUE(queue.Reserve(1, 1).ok());
   queue.Push(MakeJob(1), 1);
-  queue.Wait({});  // returns: there is news
+  queue.Wait({});  // returns, since there is news
   EXPECT_TRUE(queue.TakeNews());
   std::thread closer([&] { queue.Close(); });
   queue.Wait({});

@@ -16,7 +16,7 @@ struct Calls {
   std::array<std::atomic<int>, kItems> of = {};
 };
 
-// Each call goes on until `call_s` have passed since the first.
+// Each call runs until `call_s` have passed since the first began.
 void CallFor(double seconds, double call_s, Calls& calls) {
   base::WorkerPool pool(2);
   const base::Stopwatch begun;
@@ -33,7 +33,7 @@ TEST(RunFor, BeginsEveryItemOnceInTime) {
   for (const auto& count : calls.of) EXPECT_EQ(count, 1);
 }
 
-// The first item is begun whatever the time is, so that work goes on.
+// The first item begins at any time, so that there is progress.
 TEST(RunFor, BeginsTheFirstItemWithoutAnyTime) {
   Calls calls;
   CallFor(0, 0, calls);
@@ -41,7 +41,7 @@ TEST(RunFor, BeginsTheFirstItemWithoutAnyTime) {
   EXPECT_EQ(calls.of[0], 1);
 }
 
-// Calls of 0.1 s by two threads: each begins one, and has had its time when that ends.
+// Calls of 0.1 s by two threads: each begins one, and its time is over when that ends.
 TEST(RunFor, BeginsNothingMoreWhenTheTimeHasPassed) {
   Calls calls;
   CallFor(0.05, 0.1, calls);

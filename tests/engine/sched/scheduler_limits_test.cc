@@ -1,4 +1,5 @@
-// What holds a request up or ends it early: slow readers, deadlines, cancellations, a full queue.
+// Causes that delay a request or end it early: slow readers, deadlines, cancellations, a full
+// queue.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -41,8 +42,9 @@ TEST(Scheduler, ACancellationIsSeenBeforeTheNextStep) {
   Channel channel;
   std::atomic<int> tokens{0};
   std::mutex submitted;
-  const auto engine = Load(Tidepool());  // whose thread ends before what it counts in
-  submitted.lock();                      // until `channel` is there
+  // Declared last, so that its thread ends before these counters.
+  const auto engine = Load(Tidepool());
+  submitted.lock();  // until `channel` is set
   Request request = Story(1, 400);
   channel = *engine->Submit(std::move(request), [&] {
     if (++tokens != 5) return;  // on the decode thread, between two steps
@@ -94,7 +96,7 @@ TEST(Scheduler, CancelsBetweenTurns) {
   std::vector<Channel> channels;
   for (std::uint64_t i = 0; i < 5; ++i) channels.push_back(*engine->Submit(Story(i, 400)));
   TokenChannel::Update update;
-  for (const Channel& channel : channels) channel->WaitAndTake(update);  // all are begun
+  for (const Channel& channel : channels) channel->WaitAndTake(update);  // all have begun
   for (std::size_t i = 1; i < 5; ++i) channels[i]->Cancel(CancelCause::kApi);
   for (std::size_t i = 1; i < 5; ++i) {
     const auto end = End(*channels[i]);
@@ -120,7 +122,7 @@ TEST(Scheduler, AdmissionsKeepPlacesAndGiveThemBack) {
     EXPECT_EQ(engine->Stats().waiting, 2);
     EXPECT_TRUE(engine->Submit(Story(2, 1), {}, &*admission).ok());
   }
-  EXPECT_LE(engine->Stats().waiting, 1);  // the place that was not used is free
+  EXPECT_LE(engine->Stats().waiting, 1);  // the unused place is free
   const auto late = engine->Admit({.deadline = std::chrono::steady_clock::now()});
   EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded) << late.status().message();
   const auto never = engine->Admit({.requests = 3});
@@ -129,7 +131,7 @@ TEST(Scheduler, AdmissionsKeepPlacesAndGiveThemBack) {
   running->Cancel();
 }
 
-// Others' long prompts are no reason to refuse the one request of a client that would be next.
+// Other clients' long prompts do not cause the rejection of a client's only request, which is next.
 TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   EngineConfig config = Tidepool();
   config.serving.prefix_cache_bytes = 0;
@@ -137,7 +139,7 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   Request request = Story(1, 100);
   request.prompt.resize(300, 321);
   request.tenant = "flood";
-  End(**engine->Submit(request));  // from which the engine knows its speed
+  End(**engine->Submit(request));  // teaches the engine its speed
   EXPECT_TRUE(Eventually([&] { return engine->Stats().running == 0; }));
   std::vector<Channel> channels;
   for (int i = 0; i < 60; ++i) channels.push_back(*engine->Submit(request));
@@ -151,7 +153,7 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
   engine->CancelAll(CancelCause::kShutdown);
 }
 
-// There are fewer keys and values than all of them need: two contexts.
+// The KV cache is smaller than all of them need: two contexts.
 TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
   const auto engine = Load(Tidepool());
   constexpr int kTokens = 300;

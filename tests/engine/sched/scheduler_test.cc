@@ -1,4 +1,4 @@
-// Turns through the engine: what is said must not depend on them, and who is served next.
+// Turns of the engine: the text must not depend on them, and the order of clients.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,7 +11,7 @@ namespace {
 
 struct Setting {
   const char* name;
-  std::int64_t prefix_cache_bytes;  // beside one context: how much memory there is
+  std::int64_t prefix_cache_bytes;  // beside one context; sets the size of the memory
   SpecMode spec_mode;
   SpecSource source;
   const char* ffn;
@@ -19,8 +19,8 @@ struct Setting {
 
 class Turns : public testing::TestWithParam<Setting> {};
 
-// Each of six requests says what it says alone, though they take turns, and though, with little
-// memory, they take each other's.
+// Each of six requests generates the same text as alone, though they take turns and, with little
+// memory, evict each other.
 TEST_P(Turns, ChangeNoText) {
   const Setting& setting = GetParam();
   EngineConfig config = Tidepool();
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "exact"}),
     [](const auto& tested) { return tested.param.name; });
 
-// Tokens that three long requests make between a short one's arrival and its first token.
+// Tokens that three long requests generate between a short one's arrival and its first token.
 int TokensBeforeAShortOne(Engine& engine) {
   std::vector<Channel> longs;
   for (std::uint64_t i = 0; i < 3; ++i) longs.push_back(*engine.Submit(Story(i, 400)));
@@ -104,8 +104,8 @@ int TokensBeforeAShortOne(Engine& engine) {
 
 TEST(Scheduler, AShortRequestDoesNotWaitForLongOnes) {
   const auto engine = Load(Tidepool());
-  // A thread that the system suspends between two of its moments lets others make more tokens; a
-  // scheduler that lets the short one wait does so every time.
+  // If the system suspends a thread at a bad moment, the others generate more tokens; a scheduler
+  // that makes the short one wait does so every time.
   int least = std::numeric_limits<int>::max();
   for (int attempt = 0; attempt < 20 && least > 2 * 8 + 2; ++attempt)
     least = std::min(least, TokensBeforeAShortOne(*engine));
@@ -159,7 +159,7 @@ TEST(Scheduler, OneClientsRequestsKeepNobodyElseOut) {
     EXPECT_LT(other_end.times.back(), end.times.back());
     EXPECT_LT(high_end.times.back(), end.times.back());
   }
-  // Of the same client and priority, it waited for a place.
+  // A request of the same client and priority waited for a place.
   EXPECT_GT(last, std::min(ends[0].times.back(), ends[1].times.back()));
 }
 

@@ -1,5 +1,5 @@
-// What a request asks about its text, the same in every turn: scores of its tokens and of its
-// prompt, where it stops, a prompt that several share.
+// Results about a request's text that must be the same in every turn: scores of its tokens and of
+// its prompt, its stops, a prompt that several requests share.
 #include <algorithm>
 #include <cmath>
 
@@ -15,11 +15,11 @@ TEST(Scheduler, LogProbabilitiesAreThoseOfTheModel) {
     const auto engine = Load(config);
     Request greedy = Story(5, 40);
     greedy.sampling.temperature = 0;
-    greedy.sampling.logit_bias = {{700, 3.0F}};  // they are of what stands before it
+    greedy.sampling.logit_bias = {{700, 3.0F}};  // scores are of the logits before this bias
     greedy.logprobs = 3;
     const auto end = End(**engine->Submit(greedy));
     ASSERT_EQ(end.scores.size(), 40U * 4);
-    // The same text read as a prompt is scored the same.
+    // The same text as a prompt has the same scores.
     Request read;
     read.prompt = greedy.prompt;
     read.prompt.insert(read.prompt.end(), end.tokens.begin(), end.tokens.end());
@@ -55,7 +55,7 @@ TEST(Scheduler, StopTokensAndMinTokens) {
   EXPECT_GE(later.usage.completion_tokens, 30);
 }
 
-// A prompt whose keys and values were taken before it was read to its end is scored once.
+// A prompt whose KV cache was evicted before the end of its prefill is scored once.
 TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
   EngineConfig config = Tidepool();
   config.serving.prefix_cache_bytes = 0;
@@ -74,7 +74,7 @@ TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
   Request first = Story(2, 400);
   first.priority = 5;
   for (int i = 0; i < 20 && engine->Stats().recomputed_tokens == 0; ++i) {
-    const Channel grows = *engine->Submit(first);  // waits for its reader, then takes all there is
+    const Channel grows = *engine->Submit(first);  // waits for its reader, then takes all memory
     EXPECT_TRUE(Eventually([&] { return engine->Stats().paused == 1; }));
     const Channel begins = *engine->Submit(scored);
     TokenChannel::Update update;

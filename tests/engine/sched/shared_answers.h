@@ -1,5 +1,6 @@
-// Answers do not depend on who else is served: random schedules of requests of all kinds against
-// what each says alone, to the bit. Tests instantiate SharedAnswers with settings of an engine.
+// Answers do not depend on other requests: random schedules of requests of all kinds are compared,
+// to the bit, with each request's answer alone. Tests instantiate SharedAnswers with an engine's
+// settings.
 //
 // THERMOCLINE_SCHEDULES=1000 runs so many schedules for each setting.
 #pragma once
@@ -21,7 +22,7 @@ struct Place {
   const char* name;
   std::function<void(EngineConfig&)> change;
   int schedules = 8;
-  bool brief = false;  // few short requests, where a token takes long
+  bool brief = false;  // few short requests, for slow settings
 };
 
 inline int Schedules(int otherwise) {
@@ -54,7 +55,7 @@ class SharedAnswers : public testing::TestWithParam<Place> {
   static GrammarSpec Grammar() {
     return {.kind = GrammarSpec::Kind::kGbnf, .text = "root ::= (\"The \" | \"A \") [a-z ]+ \".\""};
   }
-  // Greedy and sampled, long and short prompts, all that may follow a token's logits.
+  // Greedy and sampled requests, long and short prompts, and every use of a token's logits.
   static Request Kind(Engine& engine, int i) {
     Request r = Story(static_cast<std::uint64_t>(i), 8 + i * 7 % kTokens);
     for (int k = 0; k < i * 53 % 211; ++k) r.prompt.push_back(300 + (i / 2 + k) * 37 % 1500);
@@ -67,7 +68,7 @@ class SharedAnswers : public testing::TestWithParam<Place> {
     r.prompt_logprobs = i == 13;
     r.ignore_eos = i % 3 != 2;
     r.share_prompt = i == 4 || i == 5;
-    if (i % 5 == 2) {  // a text to draft from
+    if (i % 5 == 2) {  // a repetitive text, for drafts
       r.prompt.resize(std::min<std::size_t>(r.prompt.size(), 50));
       const std::vector<int> once = r.prompt;
       for (int k = 0; k < 3; ++k) r.prompt.insert(r.prompt.end(), once.begin(), once.end());
@@ -98,7 +99,7 @@ class SharedAnswers : public testing::TestWithParam<Place> {
     for (std::size_t k = 0; k < got.prompt_scores.size(); ++k)
       EXPECT_EQ(got.prompt_scores[k].logprob, want.prompt_scores[k].logprob) << what;
   }
-  // Some requests, at any time, some of which leave.
+  // Some requests at random times, some of which are cancelled.
   static void RunSchedule(Engine& engine, std::span<const TokenChannel::Update> alone, int seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
     const auto pick = [&random](int n) {
@@ -142,7 +143,7 @@ class SharedAnswers : public testing::TestWithParam<Place> {
   }
 
   const std::string bundle_ = StrCat(testing::TempDir(), "shared-", ::getpid(), ".tcb");
-  std::optional<placement::AlikeSides> machine_;  // of a place of two sides
+  std::optional<placement::AlikeSides> machine_;  // for a placement on two sides
 };
 
 }  // namespace thermocline

@@ -1,5 +1,5 @@
-// Shared steps with every place of the neurons on the host, mode and draft (shared_answers.h), and
-// beside those that cannot share.
+// Shared steps with every placement of neurons on the host, mode and draft (shared_answers.h), and
+// beside requests that cannot share.
 #include "tests/engine/sched/shared_answers.h"
 
 namespace thermocline {
@@ -7,7 +7,7 @@ namespace {
 
 TEST_P(SharedAnswers, GiveEachTheBitsItHasAlone) { GivesEachTheBitsItHasAlone(); }
 
-// Those that cannot share have their turns while others do.
+// Requests that cannot share have their turns while others do.
 TEST(SharedSteps, OthersHaveTurnsBesideThem) {
   EngineConfig config = Tidepool();
   config.model.ffn.modes = "dense";
@@ -24,7 +24,7 @@ TEST(SharedSteps, OthersHaveTurnsBesideThem) {
     for (const Channel& channel : sharers) {
       const auto one = End(*channel);
       before = before && one.usage.ended_at > end.usage.ended_at;
-      EXPECT_LT(one.usage.preemptions, 60);  // not a turn for each token
+      EXPECT_LT(one.usage.preemptions, 60);  // fewer than one turn per token
     }
     return before;
   };

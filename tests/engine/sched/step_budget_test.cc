@@ -1,4 +1,4 @@
-// What shared steps may take, from times that are told.
+// The limits of shared steps, from given times.
 #include "engine/sched/step_budget.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace thermocline::sched {
 namespace {
 
-// A step takes 4 ms, each answer 0.5 and each token that is read 0.25 more; alone, a token takes 2.
+// A step takes 4 ms, plus 0.5 per answer and 0.25 per prefill token; alone, a token takes 2.
 double StepTime(int answers, int read) { return 0.004 + 0.0005 * answers + 0.00025 * read; }
 
 void Teach(StepBudget& budget) {
@@ -17,13 +17,13 @@ void Teach(StepBudget& budget) {
 
 TEST(StepBudget, PromptsFillWhatTheTargetLeaves) {
   StepBudget budget(0.010);
-  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 64);  // nothing is known yet
+  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 64);  // no measurements yet
   Teach(budget);
-  EXPECT_NEAR(budget.ReadTokens(8, 500, 64), 8, 1);  // 8 ms without, 2 are left
+  EXPECT_NEAR(budget.ReadTokens(8, 500, 64), 8, 1);  // 8 ms without prefill leave 2
   EXPECT_NEAR(budget.ReadTokens(2, 500, 64), 20, 1);
-  EXPECT_EQ(budget.ReadTokens(0, 500, 64), 64);  // nobody waits for the step
+  EXPECT_EQ(budget.ReadTokens(0, 500, 64), 64);  // no answer waits for the step
   EXPECT_NEAR(budget.ReadTokens(10, 500, 64), 4, 1);
-  EXPECT_EQ(budget.ReadTokens(16, 500, 64), 8);  // a little, though the target is passed
+  EXPECT_EQ(budget.ReadTokens(16, 500, 64), 8);  // a minimum, though the target is exceeded
   EXPECT_EQ(budget.ReadTokens(16, 500, 4), 4);
 }
 
@@ -37,7 +37,7 @@ TEST(StepBudget, WithoutATargetItGrowsWithWhatWaits) {
 
 TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
   StepBudget budget(0);
-  EXPECT_EQ(budget.Answers(2, 16), 16);  // nothing is known yet
+  EXPECT_EQ(budget.Answers(2, 16), 16);  // no measurements yet
   Teach(budget);
   EXPECT_EQ(budget.Answers(1, 16), 16);
   EXPECT_EQ(budget.Answers(3, 16), 4);  // a step of 6 ms

@@ -23,7 +23,7 @@ TEST(StepHistogram, BordersAscend) {
   EXPECT_TRUE(std::is_sorted(kStepTokensBorders.begin(), kStepTokensBorders.end()));
 }
 
-// What a scrape may see while the decode thread counts. The sanitizer for threads runs this, too.
+// The values that a scrape may see while the decode thread counts. Also run by ThreadSanitizer.
 TEST(StepHistogram, AReaderSeesNumbersGrow) {
   constexpr std::int64_t kValues = 200'000;
   StepHistogram<kBorders> histogram;

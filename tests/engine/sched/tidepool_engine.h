@@ -1,4 +1,4 @@
-// An engine with the model tidepool, and requests to it: what tests of the scheduler share.
+// An engine with the model Tidepool, and requests to it, shared by the scheduler's tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -57,14 +57,14 @@ inline TokenChannel::Update End(TokenChannel& channel) {
 template <typename Holds>
 bool Eventually(Holds holds) {
   for (int i = 0; i < 2000; ++i) {
-    if (holds()) return true;  // asked once: what held may hold no more
+    if (holds()) return true;  // not asked again, since the condition may change
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return holds();
 }
 
-// Submits `request`; `then` is called on the decode thread behind its first token, so before any
-// other step.
+// Submits `request`; `then` is called on the decode thread after its first token, before any other
+// step.
 inline Channel SubmitAndThen(Engine& engine, Request request, const std::function<void()>& then) {
   auto first = std::make_shared<std::atomic<bool>>(true);
   return *engine.Submit(std::move(request), [first, then] {

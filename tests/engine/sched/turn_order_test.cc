@@ -10,7 +10,7 @@ namespace {
 
 using Candidate = TurnOrder::Candidate;
 
-// Plays `turns` turns of 10 tokens among `requests`, all of which go on for ever; who had them.
+// Plays `turns` turns of 10 tokens among `requests`, which never end; returns their owners.
 std::vector<std::size_t> Play(TurnOrder& order, std::vector<Candidate>& requests, int turns) {
   std::vector<std::size_t> played;
   for (std::uint64_t turn = 1000; turn < 1000 + static_cast<std::uint64_t>(turns); ++turn) {

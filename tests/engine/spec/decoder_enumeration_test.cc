@@ -1,5 +1,5 @@
-// The decoder with toy models: every sequence comes with the probability that plain decoding gives
-// it, in every mode and with both rules.
+// The decoder with toy models: every sequence has the probability of plain decoding, in every mode
+// and with both rules.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -41,7 +41,7 @@ class ToyTarget final : public Target {
   std::vector<float> logits_;
 };
 
-// Whichever chance the present run has.
+// Forwards to the current run's random source.
 class PresentChance final : public Chance {
  public:
   const Chance* now = nullptr;
@@ -58,7 +58,7 @@ class PresentChance final : public Chance {
   }
 };
 
-// Draws as all sources do that have logits.
+// Draws like all sources that have logits.
 class ToySource final : public DraftSource {
  public:
   ToySource(const Toy& toy, Acceptance acceptance, std::size_t reach, const Chance& chance)
@@ -97,9 +97,10 @@ struct Case {
   int draft = 2;
   SpecMode mode = SpecMode::kSync;
   Acceptance acceptance = Acceptance::kSameText;
-  std::size_t reach = 64;              // tokens of a sequence that the draft can see
-  bool fixed = true;                   // else as long as the clock says it pays
-  std::optional<ToyPair> beside = {};  // of another source, which drafts while the target verifies
+  std::size_t reach = 64;  // tokens of a sequence that the draft can see
+  bool fixed = true;       // else the length that the clock says is best
+  // The pair of another source, which drafts while the target verifies.
+  std::optional<ToyPair> beside = {};
 };
 
 Toy BesideOf(const Case& c) {
@@ -108,7 +109,7 @@ Toy BesideOf(const Case& c) {
   return toy;
 }
 
-// A decoder for one text after the other.
+// A decoder that is reused for many texts.
 class ToyDecoder {
  public:
   explicit ToyDecoder(const Case& c)
@@ -200,8 +201,8 @@ TEST(DecoderEnumeration, WorkingAheadGivesTheTargetsDistribution) {
   }
 }
 
-// Two sources: one drafts while the target waits, the other meanwhile, and a position may get a
-// proposal of either. Exhaustive alone says which without a clock.
+// Two sources: one drafts while the target waits, the other in parallel, and a position may get a
+// proposal of either. Only exhaustive is deterministic without a clock.
 TEST(DecoderEnumeration, AnotherSourceAheadGivesTheTargetsDistribution) {
   for (const ToyPair beside : kToyPairs) {
     ExpectTheTargetsDistribution({.toy = {.vocab_size = 4, .pair = ToyPair::kNear},
@@ -215,7 +216,7 @@ TEST(DecoderEnumeration, AnotherSourceAheadGivesTheTargetsDistribution) {
   }
 }
 
-// Which tokens come depends on no clock, so the enumeration holds with one, too.
+// The tokens do not depend on the clock, so the enumeration holds with one, too.
 TEST(DecoderEnumeration, DraftsOfAnyLengthGiveTheTargetsDistribution) {
   for (const SpecMode mode : {SpecMode::kSync, SpecMode::kBranch})
     for (const ToyPair pair : {ToyPair::kNear, ToyPair::kUnrelated})
@@ -229,7 +230,7 @@ TEST(DecoderEnumeration, ADraftWhoseContextEndsLeavesTheRestPlain) {
       ExpectTheTargetsDistribution({.toy = {.vocab_size = 4}, .mode = mode, .reach = reach});
 }
 
-// A seed has one text, whatever the mode and wherever rounds begin, also where it is not plain
+// A seed has one text, whatever the mode and the start of rounds, even if it is not plain
 // decoding's.
 TEST(DecoderEnumeration, ModesAgreeOnEverySeed) {
   int hits = 0;

@@ -12,9 +12,9 @@ struct Interval {
   long double low = 0, high = 1;
 };
 using Variable = std::pair<std::uint64_t, sampling::Stream>;
-using Box = std::map<Variable, Interval>;  // variables that are not in it: all of [0, 1)
+using Box = std::map<Variable, Interval>;  // missing variables have all of [0, 1)
 
-// One run's chance: a box that shrinks, and what was cut from it.
+// The random source of one run: a box that shrinks, and the pieces cut from it.
 class BoxChance final : public sampling::Chance {
  public:
   BoxChance(Box box, std::vector<Box>& waiting) : box_(std::move(box)), waiting_(waiting) {}
@@ -30,8 +30,8 @@ class BoxChance final : public sampling::Chance {
     return from.tokens[order[Resolve({position, stream}, ends)]];
   }
 
-  // Guesses: which they are must not change what is drawn. So beside the token that Pick draws
-  // they are by weight, and cut nothing.
+  // Guesses must not change the drawn tokens. So they are the token that Pick draws, then tokens by
+  // weight, and cut no box.
   void Rank(const sampling::Distribution& from, std::uint64_t position, sampling::Stream stream,
             std::size_t count, Tokens& tokens) const override {
     tokens.clear();
@@ -68,7 +68,7 @@ class BoxChance final : public sampling::Chance {
     return order;
   }
 
-  // Which of the pieces that end at `ends` the variable lies in.
+  // The index of the piece, among those that end at `ends`, in which the variable lies.
   std::size_t Resolve(const Variable& variable, const std::vector<long double>& ends) const {
     Interval& interval = box_[variable];
     std::size_t piece = 0;

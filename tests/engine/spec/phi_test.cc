@@ -1,4 +1,4 @@
-// phi: a distribution for any parameters, and a fit that is as good as any.
+// phi is a distribution for any parameters, and its fit is optimal.
 #include "engine/spec/phi.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ std::vector<Outcome> Sample(const Phi& phi, int count, int n_min, int n_max, uns
   return out;
 }
 
-// Of outcomes counted by [n][k].
+// Outcomes counted by [n][k].
 struct Counts {
   explicit Counts(const std::vector<Outcome>& outcomes) {
     for (const auto& [k, n] : outcomes)
@@ -49,8 +49,8 @@ struct Counts {
   std::array<std::array<double, 16>, 16> count = {};
 };
 
-// The fit of outcomes that all count alike, with a prior of no weight. Seen `passes` times they
-// have the same fit, which more steps are taken to.
+// The fit of equally weighted outcomes, with a prior of negligible weight. More passes give the
+// same fit with more steps.
 Phi FitAll(const std::vector<Outcome>& outcomes, int passes = 1) {
   PhiEstimator estimator({.p = 0.5, .a = 0.8, .c = 0.01}, 1e-3, 1e12);
   for (int pass = 0; pass < passes; ++pass) {
@@ -113,8 +113,8 @@ TEST(Phi, ThePapersMassAtTheEndIsNoDistribution) {
   }
 }
 
-// Made into a distribution it is still not what independent tokens do, and what is fitted here is
-// likelier than either of the printed laws, with the p that is best for what is judged.
+// Even normalized, the printed laws do not describe independent tokens, and the fit here has a
+// higher likelihood than either of them with its best p.
 TEST(Phi, TheFitBeatsThePrintedLaws) {
   const Phi truth{.p = 0.8, .a = 0.6, .c = 0.01};
   const Phi fit = FitAll(Sample(truth, 20000, 10, 10, 5));
@@ -138,7 +138,7 @@ TEST(PhiEstimator, BeginsWithThePrior) {
     EXPECT_EQ(estimator.phi().p, prior.p);
     estimator.Add(0, 0);
     EXPECT_EQ(estimator.outcomes(), 0);
-    // A prior of great weight stays: it is the likeliest for its own counts.
+    // A prior of great weight stays: it has the maximum likelihood for its own counts.
     PhiEstimator strong(prior, 1e9);
     for (int i = 0; i < 1000; ++i) strong.Add(0, 1);
     for (int k = 0; k <= kDraftTokensMax; ++k)
@@ -171,7 +171,7 @@ TEST(PhiEstimator, IsValidWhateverHappens) {
   }
 }
 
-// With N outcomes a share s is known to sqrt(s (1 - s) / N); six of those, and lengths mixed.
+// With N outcomes a share s is known to sqrt(s (1 - s) / N); six of those, and mixed lengths.
 TEST(PhiEstimator, RecoversWhatWasSampled) {
   constexpr int kCount = 20000;
   for (const Phi& truth : kTruths) {
@@ -193,7 +193,7 @@ TEST(PhiEstimator, IsAtLeastAsLikelyAsAGridSearch) {
       double best = -1e300;
       for (double p = 0.025; p < 1; p += 0.025) {
         for (double share = 0.025; share < 1;
-             share += 0.025) {  // a (1 - p^n) + n c, of the longest draft
+             share += 0.025) {  // a (1 - p^n) + n c, for the longest draft
           for (double floor = 0; floor <= share; floor += 0.025) {
             constexpr int kMost = kDraftTokensMax;
             const Phi phi{p, (share - floor) / (1 - std::pow(p, kMost)), floor / kMost};
@@ -208,7 +208,7 @@ TEST(PhiEstimator, IsAtLeastAsLikelyAsAGridSearch) {
   }
 }
 
-// A half-life of 64 forgets 95% of what was in five of them.
+// A half-life of 64 forgets 95% in five half-lives.
 TEST(PhiEstimator, FollowsAChange) {
   const Phi before{.p = 0.9, .a = 1, .c = 0}, after{.p = 0.3, .a = 1, .c = 0};
   PhiEstimator estimator({}, 4, 64);

@@ -1,4 +1,4 @@
-// What tests of the target that drafts for itself while it verifies share.
+// Shared parts of tests of a target that drafts for itself while it verifies.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Drafts by the target itself, ahead: what the source reads of the target's KV cache, and the
-// memory that is planned for it.
+// Drafts by the target itself, ahead: the source's view of the target's KV cache, and the memory
+// planned for it.
 #include <gtest/gtest.h>
 
 #include "engine/base/log.h"
@@ -12,7 +12,7 @@ namespace thermocline::spec {
 namespace {
 
 constexpr int kContext = 400;
-// Where proposals carry their distributions: these show every bit of the keys and values.
+// With this rule proposals carry their distributions, which show every bit of the KV cache.
 constexpr Acceptance kRule = Acceptance::kRejection;
 
 load::LoadOptions Options(kernels::KvType type, SpecMode mode = SpecMode::kBranch) {
@@ -25,13 +25,13 @@ load::LoadOptions Options(kernels::KvType type, SpecMode mode = SpecMode::kBranc
   return options;
 }
 
-// The same drafts made while the target waits, on its own cache, and beside it.
+// The same drafts made on the target's own cache while it waits, and beside it.
 class Both {
  public:
   explicit Both(kernels::KvType type) : model_(*load::LoadModel(Options(type))) {
     transformer_ = model_->MakeTransformer(64, kContext, 16);
     cache_ = *model_->MakeCache(kContext);
-    // Drafts that miss a part of what the target computes, so that their keys and values show.
+    // Drafts that skip part of the target's work, so that their KV cache entries differ.
     constexpr float kShift = 120;
     const std::vector<ffn::FfnPolicy> policies(model_->weights->layers.size(),
                                                {.mode = FfnMode::kSign, .shift = kShift});
@@ -47,7 +47,7 @@ class Both {
                                       .threads = 2,
                                       .acceptance = kRule});
   }
-  // The target computes all of `sequence` but its last token.
+  // The target computes all of `sequence` except its last token.
   void Read(const std::vector<int>& sequence) {
     while (cache_->length() + 1 < base::IntSize(sequence)) {
       const int at = cache_->length();
@@ -105,8 +105,8 @@ void ExpectSame(const Draft& got, const Draft& expected, const std::string& wher
   }
 }
 
-// Its drafts are those that are made on the target's own cache, wherever a block begins, whatever
-// the target writes meanwhile.
+// The drafts are equal to those made on the target's own cache, wherever a block begins and
+// whatever the target writes meanwhile.
 TEST(SelfAheadSource, DraftsAsTheWaitingTargetWould) {
   for (const auto type : {kernels::KvType::kF16, kernels::KvType::kQ8_0}) {
     Both both(type);
@@ -117,12 +117,12 @@ TEST(SelfAheadSource, DraftsAsTheWaitingTargetWould) {
       both.Read(sequence);
       both.beside()->TargetRests(sequence);
       const Draft expected = both.Waiting(sequence, 8);
-      // The target goes on with other tokens, in the block that it has begun and in the next.
+      // The target continues with other tokens, in its current block and in the next.
       std::vector<int> other = sequence;
       for (int i = 0; i < 70; ++i) other.push_back(900 + i);
       both.Read(other);
       ExpectSame(both.Beside(sequence, 8), expected, where);
-      // Refused, and other tokens accepted.
+      // A token is rejected, and other tokens are accepted.
       both.cache().SetLength(length - 1);
       std::vector<int> further = sequence;
       for (const int token : {700, 701, 702}) further.push_back(token);
@@ -183,8 +183,8 @@ TEST(SelfAheadSource, TakesNoMoreBlocksThanItHas) {
   EXPECT_EQ(one.size, kProposalsMax);
 }
 
-// What it takes is planned; without room for it, auto leaves it out and branch says what is
-// missing.
+// Its memory is planned; without room for it, auto leaves it out and branch reports the missing
+// memory.
 TEST(SelfAheadSource, TakesWhatTheMemoryBudgetLeaves) {
   base::ConfigureLog(base::LogLevel::kError, false);
   const auto load = [](SpecMode mode, std::size_t budget) {

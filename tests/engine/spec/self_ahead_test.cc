@@ -1,5 +1,5 @@
-// The engine whose model drafts for itself while it verifies: it changes no text, and says where it
-// cannot.
+// The engine whose model drafts for itself while it verifies: it changes no text, and reports cases
+// in which it cannot.
 #include "tests/engine/spec/self_ahead.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace thermocline::spec {
 namespace {
 
-// Sanitizers take ten times as long: a part of everything then.
+// Sanitizers are ten times as slow, so they run a part of the test.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kStoryTokens = 30, kCancelled = 5;
 #else
@@ -45,7 +45,7 @@ Result<TokenChannel::Update> Ask(Engine& engine, const Request& request) {
 
 Request Story(double temperature, int max_tokens = kStoryTokens) {
   Request request;
-  request.prompt = Sequence(90);  // what a prefix cache keeps has whole blocks
+  request.prompt = Sequence(90);  // long enough for full blocks in a prefix cache
   request.prompt.push_back(static_cast<int>(400 + temperature * 10));
   request.sampling.temperature = temperature;
   request.sampling.seed = 5;
@@ -67,7 +67,7 @@ void ExpectPlainText(Engine& engine, std::initializer_list<SpecMode> modes) {
       EXPECT_EQ(drafted->tokens, plain->tokens) << SpecModeName(mode);
       EXPECT_EQ(drafted->usage.completion_tokens, request.max_tokens) << SpecModeName(mode);
       EXPECT_GT(drafted->usage.cached_tokens, 64)
-          << SpecModeName(mode);  // drafts on blocks of another request's
+          << SpecModeName(mode);  // drafts on blocks of another request
     }
   }
 }
@@ -81,7 +81,7 @@ TEST(SelfAhead, EveryModeGivesPlainText) {
   for (const char* modes : {"exact", "dense", "sign"}) {
     SpecOptions spec = Self(SpecMode::kAuto);
     spec.fixed = true;
-    spec.self_shift = 20;  // some drafts are refused
+    spec.self_shift = 20;  // some drafts are rejected
     EngineConfig config = Config(spec);
     config.model.ffn.modes = modes;
     const auto engine = Engine::Load(config);
@@ -129,7 +129,7 @@ TEST(SelfAhead, RejectionSamplingGivesWholeAnswers) {
   }
 }
 
-// Drafts are no tokens: neither counters nor audits of the networks see them, on any thread.
+// Drafts are not answers' tokens: the networks' counters and audits ignore them, on any thread.
 TEST(SelfAhead, DraftsAreNeitherCountedNorAudited) {
   SpecOptions spec = Self(SpecMode::kBranch);
   spec.fixed = true;
@@ -149,7 +149,7 @@ TEST(SelfAhead, DraftsAreNeitherCountedNorAudited) {
   EXPECT_GT(audited, 0);
   EXPECT_LE(audited, steps * static_cast<std::int64_t>(stats.ffn.size()));
   for (const FfnLayerStats& layer : stats.ffn) {
-    EXPECT_EQ(layer.tokens, answer->usage.completion_tokens - 1);  // the first is the prompt's
+    EXPECT_EQ(layer.tokens, answer->usage.completion_tokens - 1);  // the first is from prefill
     EXPECT_EQ(layer.steps, steps);
   }
 }
@@ -199,7 +199,7 @@ TEST(SelfAhead, DraftsEndWithTheContext) {
   }
 }
 
-// Where the target cannot work on two threads it is refused by name, and auto drafts in turn.
+// If the target cannot work on two threads, branch is rejected by name, and auto drafts in turn.
 void ExpectRefused(EngineConfig config, const char* reason) {
   const auto has = [&](const std::string& text) {
     EXPECT_NE(text.find("spec.source self cannot draft while the model verifies"),

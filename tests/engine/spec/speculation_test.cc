@@ -18,7 +18,7 @@
 namespace thermocline {
 namespace {
 
-// Sanitizers take ten times as long: a part of everything then.
+// Sanitizers are ten times as slow, so they run a part of the test.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kRequests = 5, kTexts = 24, kConfigs = 2;
 #else
@@ -135,7 +135,7 @@ TEST(Speculation, EveryModeGivesPlainText) {
   }
   ExpectPlainText(*engine, Requests(), ways);
   const SpecStats stats = engine->Stats().spec;
-  // How long drafts are goes by time; how many of their tokens are accepted does not.
+  // The length of drafts depends on timing; the share of accepted tokens does not.
   EXPECT_GT(stats.drafts, 100);
   EXPECT_GT(5 * stats.accepted_tokens, stats.draft_tokens);
   std::printf("%lld drafts, %lld of %lld tokens accepted\n", static_cast<long long>(stats.drafts),
@@ -143,7 +143,7 @@ TEST(Speculation, EveryModeGivesPlainText) {
               static_cast<long long>(stats.draft_tokens));
 }
 
-// What looks back over the text sees the drafted part of it, too, and forgets what was refused.
+// Samplers that use the earlier text see the drafted part, too, and forget rejected tokens.
 TEST(Speculation, SamplingThatLooksBackGivesPlainText) {
   const auto engine = Load(Config(Pair(SpecMode::kAuto)));
   const text::Tokenizer& tokenizer = engine->tokenizer();
@@ -180,7 +180,7 @@ TEST(Speculation, DraftsFromTheTextGivePlainText) {
   ExpectPlainText(*engine, Requests(), {{SpecMode::kSync, 8}, {SpecMode::kAuto, 15}});
 }
 
-// Prose and questions, cut at borders that have nothing to do with what the models know.
+// Prose and questions, cut at arbitrary places.
 std::vector<Request> Texts(const Engine& engine, int count) {
   std::vector<Request> out;
   for (const char* name : {"gsm8k_test.jsonl", "wizard_of_oz.txt", "wikitext2_test.txt"}) {
@@ -220,7 +220,7 @@ TEST(Speculation, HundredsOfTextsStayAsTheyAre) {
   EXPECT_EQ(differ, 0);
 }
 
-// Wherever the neurons are, and whichever of them are computed.
+// Every placement of neurons and every mode.
 TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
   std::vector<EngineConfig> configs(5, Config(Pair(SpecMode::kAuto)));
   configs[0].model.threads = 1;
@@ -234,8 +234,8 @@ TEST(Speculation, EveryPlacementAndModeGivesItsOwnPlainText) {
   configs[4].model.memory.bundle = bundle;
   std::swap(configs[1], configs[4]);  // flash first
   configs.resize(kConfigs);
-  // One sampled, one greedy, with and without a stop string: what differs here is where neurons
-  // are, not what is asked for.
+  // One sampled, one greedy, with and without a stop string: the configurations differ in the
+  // placement of neurons, not in requests.
   std::vector<Request> requests = Requests();
   requests.resize(4);
   for (const EngineConfig& config : configs) {
@@ -316,7 +316,7 @@ TEST(Speculation, ARequestDraftsNoMoreThanTheOperatorAllows) {
   EXPECT_LE(usage.spec.draft_tokens, 2 * usage.spec.drafts);
 }
 
-// A proposal behind the verified ones that is right must not count as one that was refused.
+// A correct proposal behind the verified ones must not count as rejected.
 TEST(Speculation, WhatIsRightBehindADraftIsLearnedAsRight) {
   spec::Controller controller({.fixed = true});
   controller.Begin({.mode = SpecMode::kSync, .tokens_max = 2, .greedy = true, .extra = true});

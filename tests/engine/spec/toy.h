@@ -1,4 +1,4 @@
-// A target and a draft of a few tokens, whose logits are made up for each sequence.
+// A target and a draft with a few tokens, whose logits are a function of the sequence.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace thermocline::spec {
 
 inline constexpr int kToyEnd = 0;  // the token that ends a text
 inline const Tokens kToyPrompt = {1, 2};
-// What probabilities may differ by: rounding of doubles, a few times per token.
+// The tolerance of probabilities: rounding of doubles, a few times per token.
 inline constexpr long double kToyTolerance = 1e-15L;
 
-// How the draft's distributions lie to the target's.
+// The relation of the draft's distributions to the target's.
 enum class ToyPair { kEqual, kNear, kUnrelated, kDisjoint, kCertainDraft, kCertainTarget };
 inline constexpr ToyPair kToyPairs[] = {ToyPair::kEqual,        ToyPair::kNear,
                                         ToyPair::kUnrelated,    ToyPair::kDisjoint,
@@ -27,7 +27,7 @@ struct Toy {
   ToyPair pair = ToyPair::kUnrelated;
   std::uint64_t seed = 1;
 
-  // [V] behind `sequence`.
+  // [V] logits after `sequence`.
   std::vector<float> Target(const Tokens& sequence) const {
     return Logits(sequence, false, pair == ToyPair::kCertainTarget);
   }
@@ -40,7 +40,7 @@ struct Toy {
   }
 
  private:
-  // In [-1, 1), by sequence and token.
+  // A value in [-1, 1), by sequence and token.
   float Noise(const Tokens& sequence, std::size_t token) const {
     std::uint64_t hash = seed * 0x9E3779B97F4A7C15U + token;
     const auto mix = [&hash] {
@@ -67,7 +67,7 @@ struct Toy {
   }
 };
 
-// Whether `sequence`, prompt and text, has `length` tokens of text or ends before.
+// True if `sequence`, prompt and text, has `length` tokens of text or ended before.
 inline bool ToyEnded(const Tokens& sequence, std::size_t length) {
   const std::size_t text = sequence.size() - kToyPrompt.size();
   return text == length || (text > 0 && sequence.back() == kToyEnd);
@@ -89,7 +89,7 @@ inline Tokens PlainToyText(const Toy& toy, const SamplingParams& params, std::si
   return ToyTextOf(sequence);
 }
 
-// Every parameter alone, and all together. The vocabulary has five tokens at least.
+// Every parameter alone, and all together. Requires: a vocabulary of at least five tokens.
 inline std::vector<SamplingParams> ToySamplings() {
   const float banned = -std::numeric_limits<float>::infinity();
   return {{.logit_bias = {}},

@@ -1,4 +1,4 @@
-// Draft, then verify: every sequence comes with the probability that plain decoding gives it.
+// Draft, then verify: every sequence has the probability of plain decoding.
 #include "engine/spec/verify.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,8 @@ class ToyText {
     target_.Accept(token);
     draft_.Accept(token);
   }
-  // The draft's next `count` tokens. `drawn`: with their distributions; else a guess from nowhere.
-  // `sure`: it ends behind a token whose probability is not above this.
+  // The draft's next `count` tokens. `drawn`: with their distributions; else arbitrary guesses.
+  // `sure`: the draft ends after a token whose probability is not above this.
   std::vector<Proposal> Propose(int count, bool drawn, double sure, const Chance& chance) {
     std::vector<Proposal> out;
     Tokens ahead = sequence_;
@@ -73,10 +73,10 @@ struct Case {
   Toy toy = {};
   SamplingParams params = {};
   std::size_t length = 3;
-  int draft = 2;        // tokens of a draft
+  int draft = 2;        // tokens per draft
   bool drawn = true;    // proposals have distributions
-  double sure = 0;      // the draft ends behind a token that is not likelier
-  bool adapts = false;  // a token more after a draft that was accepted, one less after another
+  double sure = 0;      // the draft ends after a token that is not likelier
+  bool adapts = false;  // one token more after an accepted draft, one less after another
 };
 
 Outcomes Plain(const Case& c) {
@@ -169,7 +169,7 @@ TEST(Verify, GivesTheTargetsDistributionToOtherShapes) {
   }
 }
 
-// The enumeration can fail: rules that look right and are not.
+// The enumeration detects plausible but wrong rules.
 TEST(Verify, WrongRulesAreFound) {
   const Rule right = RuleOf(Acceptance::kRejection);
   const auto judged = [](bool residual_left_out, Stream correction) -> Rule {
@@ -187,8 +187,8 @@ TEST(Verify, WrongRulesAreFound) {
       return {false, chance.Pick(from, position, correction)};
     };
   };
-  // Proposals that the draft thinks unlikely are not judged, so whether one is depends on the token
-  // drawn: as of a draft that ends at an unlikely token and leaves its last out.
+  // Skipping the judgment of unlikely proposals makes it depend on the drawn token, as a draft
+  // would that ends at an unlikely token and drops it.
   const auto choosy = [](Acceptance acceptance) -> Rule {
     return [acceptance](const Distribution& target, const Proposal& x, const Chance& chance,
                         std::uint64_t position) -> Verdict {
@@ -217,7 +217,7 @@ TEST(Verify, WrongRulesAreFound) {
   }
 }
 
-// What same text promises beyond the distribution: the very tokens, for every seed.
+// Same text guarantees more than the distribution: the same tokens, for every seed.
 TEST(Verify, SameTextGivesPlainDecodingsTokens) {
   for (const ToyPair pair : kToyPairs) {
     const Case c{.toy = {.vocab_size = 8, .pair = pair}, .length = 8, .draft = 3, .adapts = true};

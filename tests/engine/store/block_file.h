@@ -1,4 +1,4 @@
-// A file whose every byte is known, to be read by a BlockReader.
+// A file with known bytes, to be read by a BlockReader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline void WriteFile(const std::string& path) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Whether the first `count` bytes at `out` are the file's from `offset` on.
+// True if the first `count` bytes at `out` are the file's from `offset` on.
 inline bool HoldsFile(const std::byte* out, std::uint64_t offset, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     if (out[i] != ByteAt(offset + i)) return false;
@@ -41,7 +41,7 @@ inline std::uint64_t BytesThere(std::uint64_t offset, std::uint64_t bytes) {
   return offset >= kFileBytes ? 0 : std::min(bytes, kFileBytes - offset);
 }
 
-// One read, to its end.
+// Runs one read to its end.
 inline Completion ReadOne(BlockReader& reader, const BlockReader::Read& read) {
   reader.Submit(std::span(&read, 1));
   Completion completion;
@@ -50,7 +50,7 @@ inline Completion ReadOne(BlockReader& reader, const BlockReader::Read& read) {
   return completion;
 }
 
-// Whether every block of the file reads right.
+// True if every block of the file is read correctly.
 inline bool ReadsRight(BlockReader& reader, std::span<std::byte> memory) {
   if (!reader.SetMemory(memory).ok()) return false;
   constexpr std::uint32_t kBytes = 1 << 16;
@@ -82,7 +82,7 @@ class Files : public testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.status().message();
     return *std::move(reader);
   }
-  // Runs `body` in a child; its exit code.
+  // Runs `body` in a child process; returns its exit code.
   template <typename Body>
   static int InChild(const Body& body) {
     const pid_t child = ::fork();

@@ -1,4 +1,4 @@
-// Which files a BlockReader opens, and how it reads where the system denies it something.
+// Files that a BlockReader can open, and its ways of reading when the system denies it resources.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -59,7 +59,7 @@ TEST_F(Files, TheEnvironmentMayChoose) {
   EXPECT_EQ(OpenBlockReader(path_, {}).status().code(), StatusCode::kInvalidArgument);
 }
 
-// From here on this process gets `error` for system call `number`.
+// From now on this process gets `error` for system call `number`.
 void Deny(long number, int error) {
   sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1),
@@ -71,7 +71,7 @@ void Deny(long number, int error) {
     ::_exit(77);
 }
 
-// Containers deny the set-up; a filter may as well deny only the use, or only registering.
+// Containers deny the setup; a filter may also deny only the use, or only registering.
 TEST_F(Files, WithoutIoUringThreadsRead) {
   struct Case {
     long number;
@@ -93,7 +93,7 @@ TEST_F(Files, WithoutIoUringThreadsRead) {
   }
 }
 
-// An ordinary user may pin little memory; it is read into all the same.
+// An ordinary user may pin little memory; unpinned memory works, too.
 TEST_F(Files, MemoryThatMayNotBePinned) {
   EXPECT_EQ(InChild([&] {
               const rlimit none = {0, 0};

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Readers,
                                           testing::Values(1, 3, 64, 100)),
                          WayName);
 
-// Random places and sizes, the queue kept full; each tag comes back once, whatever the order.
+// Random positions and sizes with a full queue; each tag is returned once, in any order.
 TEST_P(Readers, ReadWhatWasWritten) {
   constexpr int kReads = 400;
   const std::size_t unit = reader_->alignment(), slot_bytes = memory_.size() / 100 / unit * unit;
@@ -86,7 +86,7 @@ TEST_P(Readers, WaitForNothingWhenThereIsNothing) {
   reader_->Submit(std::span(&read, 1));
   EXPECT_EQ(reader_->Wait({}, kLong), 0);
   EXPECT_EQ(reader_->in_flight(), 1);
-  // Looking without waiting finds it in the end.
+  // Polling without waiting finds it eventually.
   while (reader_->Wait(std::span(&completion, 1), milliseconds(0)) == 0) {
   }
   EXPECT_EQ(completion.tag, 5u);
@@ -95,7 +95,7 @@ TEST_P(Readers, WaitForNothingWhenThereIsNothing) {
   EXPECT_EQ(reader_->Wait(std::span(&completion, 1), milliseconds(0)), 0);
 }
 
-// What cannot be started is that read's completion and nobody else's.
+// A read that cannot start fails only its own completion.
 TEST_P(Readers, ErrorsAreTheReadsOwn) {
   if (reader_->direct()) {
     const Completion odd = ReadOne(*reader_, {1, memory_.data(), 4096, 9});
@@ -146,7 +146,7 @@ TEST_P(Readers, TruncationIsTold) {
   EXPECT_EQ(reader_->size(), kFileBytes);
 }
 
-// A new file under the name is not the file that is open.
+// A new file with the same name is not the open file.
 TEST_P(Readers, ReplacementIsNotSeen) {
   std::ofstream(path_ + ".new") << "other";
   std::filesystem::rename(path_ + ".new", path_);
@@ -173,7 +173,7 @@ TEST_P(Readers, AnotherThreadMayGoOn) {
   std::thread([&] { EXPECT_TRUE(ReadsRight(*reader_, memory_)); }).join();
 }
 
-// The memory may be freed as soon as the reader is gone.
+// The memory may be freed once the reader is destroyed.
 TEST_P(Readers, EndWithReadsInFlight) {
   std::vector<BlockReader::Read> reads;
   for (int i = 0; i < reader_->depth(); ++i)
@@ -185,7 +185,7 @@ TEST_P(Readers, EndWithReadsInFlight) {
       std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == std::byte{7}; }));
 }
 
-// Registered memory comes in pieces of 1 GiB; a read may lie across their border.
+// Registered memory is in pieces of 1 GiB; a read may cross their border.
 TEST_F(Files, MemoryAboveOneGiB) {
   constexpr std::size_t kGiB = std::size_t{1} << 30;
   auto large = base::HugeBuffer::Allocate(kGiB + (4 << 20));

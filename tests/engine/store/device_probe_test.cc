@@ -16,9 +16,9 @@
 namespace thermocline::store {
 namespace {
 
-constexpr double kShort = 0.02;  // seconds: what is measured does not matter here
+constexpr double kShort = 0.02;  // seconds, since the measured values do not matter here
 
-// A device of 50k reads a second and 2 GB/s, whose queue helps up to 32.
+// A device of 50k reads per second and 2 GB/s, with gains up to queue depth 32.
 Curve::Table Ideal() {
   Curve::Table table{};
   for (std::size_t i = 0; i < Curve::kChunks.size(); ++i) {
@@ -44,9 +44,9 @@ TEST(Curve, ComesBackWhatWasMeasured) {
 
 TEST(Curve, BetweenAndBeyondTheMeasuredSizes) {
   const Curve curve(kSource, Ideal(), 2e9);
-  EXPECT_NEAR(curve.Bandwidth(12000), 50000.0 * 12000, 1);  // bound by reads
-  EXPECT_NEAR(curve.Bandwidth(200000), 2e9, 1);             // by bytes
-  EXPECT_NEAR(curve.ReadTime(100), 1 / 50000.0, 1e-9);      // as long as 4 KiB
+  EXPECT_NEAR(curve.Bandwidth(12000), 50000.0 * 12000, 1);  // limited by reads
+  EXPECT_NEAR(curve.Bandwidth(200000), 2e9, 1);             // limited by bytes
+  EXPECT_NEAR(curve.ReadTime(100), 1 / 50000.0, 1e-9);      // the time of 4 KiB
   EXPECT_NEAR(curve.Bandwidth(64 << 20), 2e9, 1);
   EXPECT_NEAR(curve.ReadTime(64 << 20), (64 << 20) / 2e9, 1e-9);
   double last = 0;
@@ -68,7 +68,7 @@ TEST(Curve, SizesThatWereNotMeasured) {
   EXPECT_EQ(curve.BestDepth(1 << 20), 32);
 }
 
-// A hundredth more at twice the depth is not worth twice the wait.
+// Twice the wait is not worth a gain of one percent at twice the depth.
 TEST(Curve, TheLeastDepthThatIsEnough) {
   Curve::Table table = Ideal();
   table[0] = {1000, 4000, 9000, 9600, 9700, 9800, 10000};
@@ -128,7 +128,7 @@ class Probes : public testing::Test {
   Result<Curve> Ask(bool anew = false) {
     return DeviceCurve(path_, {.measure_anew = anew, .seconds = kShort});
   }
-  // Makes what is remembered recognisable.
+  // Makes the cached measurement recognizable.
   void Mark(double sequential) {
     Json json = *base::ParseJson(*base::ReadFileToString(CacheFile()));
     json.Set("sequential_bytes_per_s", sequential);
@@ -159,7 +159,7 @@ TEST_F(Probes, RememberEachDevice) {
   ASSERT_TRUE(Ask().ok());
   Mark(12345);
   EXPECT_EQ(Ask()->SequentialBandwidth(), 12345);
-  EXPECT_NE(Ask(true)->SequentialBandwidth(), 12345);  // and that is remembered
+  EXPECT_NE(Ask(true)->SequentialBandwidth(), 12345);  // and the new measurement is cached
   EXPECT_NE(Ask()->SequentialBandwidth(), 12345);
 }
 

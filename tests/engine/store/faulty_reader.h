@@ -1,4 +1,4 @@
-// A BlockReader with a device behind it that fails as it is told: for tests of what reads blocks.
+// A BlockReader whose device has injected faults, for tests of its users.
 #pragma once
 
 #include <algorithm>
@@ -15,37 +15,38 @@
 
 namespace thermocline::store {
 
-// A fault hits reads that touch bytes [begin, end) of the file.
+// A fault affects reads that touch bytes [begin, end) of the file.
 struct Fault {
   enum class Kind {
     kError,  // the read ends with -error
     kShort,  // only `bytes` bytes arrive; the rest of the memory is overwritten with 0xEE
     kFlip,   // the lowest bit of the first byte of the read inside [begin, end) is flipped
-    kDelay,  // the read begins when Release is called
+    kDelay,  // the read starts when Release is called
   };
   Kind kind = Kind::kError;
   std::uint64_t begin = 0, end = std::numeric_limits<std::uint64_t>::max();
-  int count = -1;  // reads it still hits; -1 until Clear
+  int count = -1;  // remaining reads to affect; -1 = until Clear
   int error = EIO;
   std::int64_t bytes = 0;
 };
 
-// Inject, Clear and Release may be called from any thread, the rest as for every BlockReader.
+// Inject, Clear and Release may be called from any thread, the other methods as for every
+// BlockReader.
 class FaultyReader final : public BlockReader {
  public:
   explicit FaultyReader(std::unique_ptr<BlockReader> reader) : reader_(std::move(reader)) {}
 
-  // The first fault that applies to a read hits it, in the order they were injected.
+  // A read is affected by the first applicable fault, in the order of injection.
   void Inject(const Fault& fault) {
     const std::lock_guard lock(mutex_);
     faults_.push_back(fault);
   }
-  // No further read is hit; what is delayed stays so.
+  // Removes the faults; delayed reads stay delayed.
   void Clear() {
     const std::lock_guard lock(mutex_);
     faults_.clear();
   }
-  // Lets everything that is delayed begin.
+  // Starts all delayed reads.
   void Release() {
     {
       const std::lock_guard lock(mutex_);
@@ -53,12 +54,12 @@ class FaultyReader final : public BlockReader {
     }
     released_signal_.notify_all();
   }
-  // When only delayed reads are in flight, Wait returns 0 at once and only counts the time it was
-  // given; with true it lets that time pass, as a device would.
+  // When only delayed reads are in flight, Wait returns 0 at once and only adds up its timeouts;
+  // with true it waits, as a real device would.
   void set_real_time(bool real) { real_time_ = real; }
   std::chrono::milliseconds time_given() const { return time_given_; }
   int delayed() const { return static_cast<int>(delayed_.size()); }
-  // Reads and calls of Submit so far.
+  // Numbers of reads and of calls of Submit so far.
   int reads() const { return reads_; }
   int submits() const { return submits_; }
 
@@ -145,7 +146,7 @@ class FaultyReader final : public BlockReader {
     return at;
   }
 
-  // The reads of these slots, with the slot as the tag.
+  // Starts the reads of these slots, with the slot as the tag.
   void Start(std::span<const std::size_t> slots) {
     std::vector<Read> reads;
     for (const std::size_t slot : slots) {
@@ -163,7 +164,7 @@ class FaultyReader final : public BlockReader {
     Start(std::exchange(delayed_, {}));
   }
 
-  // True if what was delayed has begun.
+  // True if delayed reads were released.
   bool WaitForRelease(std::chrono::milliseconds timeout) {
     time_given_ += timeout;
     if (real_time_) {
@@ -174,7 +175,7 @@ class FaultyReader final : public BlockReader {
     return reader_->in_flight() > 0;
   }
 
-  // What the fault of an ended read makes of it, with the caller's tag.
+  // Applies the fault to an ended read, and restores the caller's tag.
   Completion Spoil(Completion completion) {
     Slot& slot = slots_[completion.tag];
     slot.used = false;
@@ -191,8 +192,8 @@ class FaultyReader final : public BlockReader {
   }
 
   std::unique_ptr<BlockReader> reader_;
-  std::vector<Slot> slots_;                    // the tags of reader_
-  std::vector<std::size_t> failed_, delayed_;  // slots that reader_ has not seen
+  std::vector<Slot> slots_;                    // indexed by the tags for reader_
+  std::vector<std::size_t> failed_, delayed_;  // slots that reader_ has not received
   int reads_ = 0, submits_ = 0;
   bool real_time_ = false;
   std::chrono::milliseconds time_given_{0};

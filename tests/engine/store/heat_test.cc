@@ -1,4 +1,4 @@
-// The order of eviction, against sums over all uses.
+// The order of eviction, compared with sums over all uses.
 #include "engine/store/heat.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace thermocline::store {
 namespace {
 
-// Every use, and the heat by its definition.
+// Records every use, and computes the heat by its definition.
 class Oracle {
  public:
   explicit Oracle(double half_life) : half_life_(half_life) {}
@@ -34,7 +34,8 @@ class Oracle {
   std::map<std::uint32_t, std::set<std::int64_t>> uses_;
 };
 
-// Least heat of the cached that are not used at `since` or later; infinity if there is none.
+// The minimum heat of cached entries that were not used at `since` or later; infinity if there is
+// none.
 double Coldest(const Oracle& oracle, const std::set<std::uint32_t>& cached, std::int64_t now,
                std::int64_t since) {
   double least = std::numeric_limits<double>::infinity();
@@ -46,13 +47,13 @@ double Coldest(const Oracle& oracle, const std::set<std::uint32_t>& cached, std:
 
 struct Setting {
   double half_life;
-  int tokens, guard;  // tokens of the window
+  int tokens, guard;  // tokens: of the window
 };
 
 class HeatAtRandom : public testing::TestWithParam<Setting> {};
 
-// Random uses, skewed as neurons are: who leaves is the coldest outside of the window, to the
-// precision of the sums.
+// Random uses, skewed as those of neurons: the evicted entry is the coldest outside of the window,
+// to the precision of the sums.
 TEST_P(HeatAtRandom, EvictsTheColdest) {
   const Setting setting = GetParam();
   constexpr std::uint32_t kEntries = 60;
@@ -101,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(HalfLives, HeatAtRandom,
                                          Setting{32, 1000, 2}, Setting{500, 1000, 1},
                                          Setting{32, 1000, 9}));
 
-// Beyond 256 half-lives all numbers are lowered: the order stays, and so do differences of a
-// hundredth.
+// After 256 half-lives all numbers are rescaled: the order stays, and so do differences of one
+// percent.
 TEST(Heat, StaysFineAfterManyTokens) {
   HeatOrder order({.entries = 3, .cached_max = 3, .half_life = 4});
   for (std::uint32_t entry = 0; entry < 3; ++entry) order.Insert(entry);
@@ -126,7 +127,7 @@ TEST(Heat, MoreThanOnceATokenCountsOnce) {
   EXPECT_EQ(order.heat(0), order.heat(1));
 }
 
-// A profile's frequency is as good as tokens that used the entry so often.
+// A profile's frequency counts as much as tokens that used the entry so often.
 TEST(Heat, WarmIsAsUsedWithThatFrequency) {
   constexpr double kHalfLife = 64;
   HeatOrder warm({.entries = 2, .cached_max = 2, .half_life = kHalfLife});
@@ -141,7 +142,7 @@ TEST(Heat, WarmIsAsUsedWithThatFrequency) {
   EXPECT_NEAR(used.heat(0) - used.heat(1), 2, 0.05);
 }
 
-// What is used now counts with this use, whose Touch is still to come.
+// An entry in use counts with its current use, before its Touch.
 TEST(Heat, OnlyTheColderLeaveForAnEntry) {
   HeatOrder order({.entries = 4, .cached_max = 2, .half_life = 8});
   for (std::int64_t now = 0; now <= 10; ++now) {

@@ -97,7 +97,7 @@ class LayerStreamTest : public testing::Test {
     stream_ = *std::move(stream);
   }
 
-  // A token's pass through the layers; the first error.
+  // Runs a token through the layers; returns the first error.
   Status Pass() {
     for (int l = 0; l < kLayers; ++l) {
       RETURN_IF_ERROR(stream_->Wait(l));
@@ -120,7 +120,7 @@ class LayerStreamTest : public testing::Test {
   std::string file_;
   std::vector<int> stages_;
   base::HugeBuffer memory_;
-  FaultyReader* device_ = nullptr;  // of stream_
+  FaultyReader* device_ = nullptr;  // the device of stream_
   std::unique_ptr<LayerStream> stream_;
 };
 
@@ -134,7 +134,7 @@ TEST_F(LayerStreamTest, BringsEveryLayerInOrder) {
       }
       EXPECT_EQ(stream_->counters().io_errors + stream_->counters().crc_errors, 0);
       const std::int64_t streamed = kLayers - held;
-      // Two layers stay where they are.
+      // Two layers stay in their stages.
       const std::int64_t layers = streamed == 2 ? 2 : 4 * streamed + 2;
       EXPECT_LE(stream_->counters().reads, 3 * layers);
     }
@@ -153,8 +153,8 @@ TEST_F(LayerStreamTest, ErrorsOnceAreTriedAgain) {
   }
 }
 
-// Several reads end at once with an error: none of them may be taken for being under way still, or
-// the next token would wait for it for ever.
+// Several reads end at once with an error: none may be considered pending, or the next token would
+// wait for it forever.
 TEST_F(LayerStreamTest, ErrorsForGoodNameTheLayerAndPass) {
   struct Case {
     Fault::Kind kind;
@@ -191,7 +191,7 @@ TEST_F(LayerStreamTest, WhatComesAfterItWasGivenUpIsDropped) {
   stream_->SetOnWait([&] { return goes_on = goes_on && device_->delayed() == 0; });
   EXPECT_EQ(Pass().code(), StatusCode::kCancelled);
   stream_->Abandon();
-  // The next token waits for what still writes into the stages; it may be given up, too.
+  // The next token waits for pending writes into the stages; it can be cancelled, too.
   EXPECT_EQ(Pass().code(), StatusCode::kCancelled);
   stream_->Abandon();
   stream_->SetOnWait({});

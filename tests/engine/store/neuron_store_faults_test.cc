@@ -1,4 +1,4 @@
-// A NeuronStore on a device that fails, lies or is late: the step fails or is right.
+// A NeuronStore on a device that fails, returns wrong data or is late: a step fails or is right.
 #include "tests/engine/store/neuron_store_fixture.h"
 
 namespace thermocline::store {
@@ -24,7 +24,7 @@ TEST_F(NeuronStoreTest, AnErrorOnceIsTriedAgain) {
   }
 }
 
-// The step fails; the next one begins anew, and works once the device does.
+// The step fails; the next one starts anew, and works once the device does.
 TEST_F(NeuronStoreTest, ErrorsForGoodNameTheLayerAndPass) {
   struct Case {
     Fault::Kind kind;
@@ -71,7 +71,7 @@ TEST_F(NeuronStoreTest, AFlippedBitIsReadOnceMore) {
   EXPECT_EQ(o.store->counters().crc_errors, 1);
 }
 
-// An error that Poke meets while other work goes on ends the step that needs the neuron.
+// An error that Poke finds during other work ends the step that needs the neuron.
 TEST_F(NeuronStoreTest, AnErrorBetweenOtherWorkIsNotForgotten) {
   const Opened o = Open({.slots = 0});
   o.device->Inject({.kind = Fault::Kind::kError});
@@ -96,7 +96,7 @@ TEST_F(NeuronStoreTest, WhatComesAfterItWasGivenUpIsDropped) {
   o.store->Abandon();
   EXPECT_LE(Cached(*o.store), 5);
   o.store->SetOnWait({});
-  o.device->Release();  // lands while others are read
+  o.device->Release();  // arrives while others are read
   std::mt19937 random(2);
   for (int step = 0; step < 20; ++step) {
     RandomStep(*this, *o.store, random, 1, [&](int layer, const auto& needed) {

@@ -33,10 +33,10 @@ struct Rows {
   }
 };
 
-// A store, and what is put behind it.
+// A store, and the objects that it uses.
 struct Opened {
   std::unique_ptr<NeuronStore> store;
-  FaultyReader* device = nullptr;  // of the store
+  FaultyReader* device = nullptr;  // the store's device
 };
 
 class NeuronStoreTest : public testing::Test {
@@ -95,7 +95,7 @@ class NeuronStoreTest : public testing::Test {
     return out;
   }
 
-  // Gate, up and down lie where the tables say.
+  // Checks gate, up and down at the addresses of the tables.
   void ExpectNeuron(const NeuronStore& store, int layer, int neuron, bool rest_only) const {
     const std::uint8_t* at = store.where(layer)[neuron];
     ASSERT_NE(at, nullptr) << "layer " << layer << ", neuron " << neuron;
@@ -110,7 +110,7 @@ class NeuronStoreTest : public testing::Test {
     expect(at + store.down_ahead(), 104, 128);
   }
 
-  // Byte of the file within the neuron's bundle.
+  // A byte of the file within the neuron's bundle.
   std::uint64_t ByteOf(int layer, int neuron) const {
     return index_.BundleOffset(layer, neuron) + 50;
   }
@@ -136,8 +136,8 @@ inline std::vector<int> SomeNeurons(std::mt19937& random, double share, int end 
   return out;
 }
 
-// A step of up to `tokens` tokens, of which some turn out to be rejected; guesses ahead are right,
-// wrong, and too late.
+// A step of up to `tokens` tokens, some of which are rejected later; prefetches are right, wrong,
+// and too late.
 inline void RandomStep(
     const NeuronStoreTest&, NeuronStore& store, std::mt19937& random, int tokens,
     const std::function<void(int layer, const std::vector<int>& needed)>& check) {

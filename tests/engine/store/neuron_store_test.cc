@@ -1,5 +1,5 @@
-// The neurons in memory are those of the bundle file, whatever is asked for in which order, and
-// however small the cache.
+// The neurons in memory are those of the bundle file, for all requests in any order, and for small
+// caches.
 #include "engine/store/neuron_store.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ TEST_F(NeuronStoreTest, GivesTheBytesThatWerePacked) {
         }
         const FlashCounters c = o.store->counters();
         EXPECT_GT(c.needed, 1000);
-        if (slots == 150) {  // all were read while it was made
+        if (slots == 150) {  // all were read during creation
           EXPECT_EQ(c.hits, c.needed);
         }
       }
@@ -43,7 +43,7 @@ TEST_F(NeuronStoreTest, BeginsWithTheMostActiveOfTheProfile) {
     for (int n = kNeurons - 2; n < kNeurons; ++n) EXPECT_TRUE(o.store->Has(l, n));
   }
   EXPECT_TRUE(o.store->Has(0, kNeurons - 3));
-  EXPECT_EQ(o.store->counters().bytes, 0);  // counted from here on
+  EXPECT_EQ(o.store->counters().bytes, 0);  // counting starts here
 }
 
 TEST_F(NeuronStoreTest, WhatIsReadAheadIsCountedAsUsefulOrWasted) {
@@ -53,7 +53,7 @@ TEST_F(NeuronStoreTest, WhatIsReadAheadIsCountedAsUsefulOrWasted) {
   o.store->ReadAhead(1, guess);
   ASSERT_TRUE(o.store->Await().ok());
   o.store->EndLayer(0);
-  const auto come = [&] {  // all: none has made room for the next
+  const auto come = [&] {  // all: none made room for the next
     return std::all_of(guess.begin(), guess.end(), [&](int n) { return o.store->Has(1, n); });
   };
   for (int i = 0; i < 1'000'000 && !come(); ++i) o.store->Poke();
@@ -66,9 +66,9 @@ TEST_F(NeuronStoreTest, WhatIsReadAheadIsCountedAsUsefulOrWasted) {
   EXPECT_EQ(o.store->counters().ahead_useful_bytes, 2 * 232);
 }
 
-// What only rejected tokens needed leaves no trace: the cache is as if they had never been there.
+// Neurons that only rejected tokens needed leave the cache unchanged.
 TEST_F(NeuronStoreTest, RejectedTokensChangeNothing) {
-  // One read at a time, one neuron each: they arrive in one order.
+  // One read at a time, one neuron each, so that they arrive in one order.
   const NeuronStore::Options options{.queue = {.read_bytes_max = 1}, .slots = 12, .half_life = 2};
   const Opened speculating = Open(options, 1), plain = Open(options, 1);
   std::mt19937 random(3);
@@ -82,7 +82,7 @@ TEST_F(NeuronStoreTest, RejectedTokensChangeNothing) {
         masks.push_back(static_cast<std::uint16_t>(kept_masks.back() | (random() % 2) << kept));
       }
       std::vector<int> all = only_kept;
-      for (int neuron = 30; neuron < 45; ++neuron) {  // of rejected tokens alone
+      for (int neuron = 30; neuron < 45; ++neuron) {  // used only by rejected tokens
         all.push_back(neuron);
         masks.push_back(static_cast<std::uint16_t>(1U << kept));
       }
@@ -103,8 +103,8 @@ TEST_F(NeuronStoreTest, RejectedTokensChangeNothing) {
   EXPECT_GT(plain.store->counters().evictions, 50);
 }
 
-// A neuron in the cache that only a token of doubtful fate needs must not make room for another of
-// the same step: its rows are multiplied when all are there.
+// A cached neuron that only an unverified token needs must not be evicted for another of the same
+// step: its rows are multiplied when all neurons are there.
 TEST_F(NeuronStoreTest, WhatADoubtfulTokenNeedsStaysForTheStep) {
   const auto use = [](NeuronStore& store, std::span<const int> neurons,
                       std::span<const std::uint16_t> masks) {
@@ -117,7 +117,7 @@ TEST_F(NeuronStoreTest, WhatADoubtfulTokenNeedsStaysForTheStep) {
     store.EndStep(1);
   };
   const std::vector<int> rising = {5}, both = {5, 49};
-  int uses = 0;  // until the neuron in the only slot makes room for another
+  int uses = 0;  // until the neuron in the only slot is evicted
   for (const Opened o = Open({.slots = 1}); o.store->Has(0, 49); ++uses) {
     use(*o.store, rising, {});
     end(*o.store);

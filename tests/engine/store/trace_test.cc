@@ -1,4 +1,4 @@
-// Traces: what was written comes back; files that are cut off or no traces.
+// Traces: written data is read back; truncated files and files of other kinds.
 #include "engine/store/trace.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Trace, RoundTrip) {
   }
 }
 
-// A run that was killed leaves the tokens before.
+// A killed run leaves the tokens before.
 TEST(Trace, CutOffAnywhereKeepsTheWholeTokens) {
   const Sets sets = RandomSets(6);
   const std::string bytes = Contents(WriteTrace(sets));
@@ -97,7 +97,7 @@ TEST(Trace, GarbageIsRefused) {
     }
   }
   const std::string header = bytes.substr(0, 36);
-  // More neurons than there are; one beyond the last; a number of 35 bits.
+  // More neurons than exist; one beyond the last; a number of 35 bits.
   for (const char* set : {"\x91\x03", "\x01\x90\x03", "\x02\x8F\x03\x00", "\xFF\xFF\xFF\xFF\x7F"}) {
     const auto trace = ReadBytes(header + set + (set[1] == '\x8F' ? std::string(1, '\0') : ""));
     EXPECT_EQ(trace.status().code(), StatusCode::kDataLoss) << set;
@@ -105,7 +105,7 @@ TEST(Trace, GarbageIsRefused) {
   }
 }
 
-// No byte, whatever it is, makes the reader crash or hold what cannot be.
+// No byte value makes the reader crash or return impossible data.
 TEST(Trace, AnyByteMayBeWrong) {
   const std::string bytes = Contents(WriteTrace(RandomSets(3)));
   for (std::size_t at = 0; at < bytes.size(); ++at) {
@@ -121,7 +121,7 @@ TEST(Trace, AnyByteMayBeWrong) {
   }
 }
 
-// A slip of the keyboard (--record-trace MODEL) once replaced the model.
+// A typing error (--record-trace MODEL) must not replace the model.
 TEST(Trace, ReplacesTracesAlone) {
   const std::string path = WriteTrace(RandomSets(2));
   EXPECT_EQ(WriteTrace(RandomSets(3)), path);

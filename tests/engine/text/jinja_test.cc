@@ -1,4 +1,5 @@
-// What tests/e2e/test_templates.py does not reach: bounds, errors, and corners of the language.
+// Cases that tests/e2e/test_templates.py does not cover: limits, errors, and corners of the
+// language.
 #include <gtest/gtest.h>
 
 #include "engine/text/chat_template.h"

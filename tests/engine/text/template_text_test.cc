@@ -1,4 +1,4 @@
-// Who wrote each byte of a rendered text: the template, or a client.
+// The origin of each byte of a rendered text: the template, or a client.
 #include "engine/text/template_text.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace thermocline::text {
 namespace {
 
-// `text` with its data between brackets: "own[data]own".
+// `text` with its data in brackets: "own[data]own".
 std::string Marked(const TemplateText& text) {
   std::string out;
   bool own = true;

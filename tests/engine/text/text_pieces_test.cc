@@ -17,7 +17,7 @@
 namespace thermocline::text {
 namespace {
 
-// Random words, spaces and signs, so that most of them are next to each other somewhere.
+// Random words, spaces and signs, in which most pairs are adjacent somewhere.
 std::string RandomText(std::mt19937& random, int parts) {
   static const std::vector<std::string> kParts = {
       "a",      "The",    "zebra",   "don't",        "I'LL",   "x",      " ",
@@ -33,7 +33,7 @@ std::string RandomText(std::mt19937& random, int parts) {
   return text;
 }
 
-// One name of every recipe of byte-level BPE.
+// One name of every pre-tokenizer of byte-level BPE.
 constexpr const char* kPreTokenizers[] = {
     "gpt-2",      "smollm",       "default",        "llama-bpe",  "glm4",   "smaug-bpe",
     "seed-coder", "kimi-k2",      "qwen2",          "qwen35",     "tekken", "gpt-4o",
@@ -75,7 +75,7 @@ TEST(TextPieces, AMarkBehindACharacterThatATokenHasBeforeOneIsNoCut) {
 
 class EncodedInPieces : public testing::Test {
  protected:
-  // The text is cut at every place that allows it, then in longer pieces.
+  // Cuts the text at every allowed place, then in longer pieces.
   static void Check(const std::string& path, const std::vector<std::string>& texts) {
     const auto file = model::OpenModelOrVocabulary(path);
     ASSERT_TRUE(file.ok()) << file.status().message();
@@ -104,7 +104,7 @@ TEST_F(EncodedInPieces, TextHasTheTokensOfTheWhole) {
   Check(SOURCE_DIR "/tests/golden/models/stories260K/stories260K.bin", RandomTexts());
 }
 
-// Every vocabulary that comes with llama.cpp and that is read here, with its texts.
+// Every supported vocabulary of llama.cpp, with its texts.
 TEST_F(EncodedInPieces, TextHasTheTokensOfTheWholeInEveryVocabulary) {
   const char* peer = std::getenv("THERMOCLINE_PEER");
   if (peer == nullptr) GTEST_SKIP() << "THERMOCLINE_PEER is not set; tests/run.sh sets it";

@@ -106,7 +106,7 @@ TEST(OpenAiAnswerTest, AClientLeavesBehindItsChunks) {
   EXPECT_EQ(answer.Finish(4, base::Cancelled("left")).outcome, Outcome::kCancelled);
 }
 
-// Whatever bytes a server sends, and wherever they are cut.
+// Any bytes from a server, cut anywhere.
 TEST(OpenAiAnswerTest, OddJsonNeverHarms) {
   for (const char* data :
        {"null", "[]", "{}", "1e999", "{\"choices\":3}", "{\"choices\":[]}", "{\"choices\":[null]}",

@@ -7,7 +7,7 @@ namespace {
 
 using Events = std::vector<std::string>;
 
-// The events of `text`, which comes in pieces cut at `cuts`.
+// The events of `text`, which arrives in pieces cut at `cuts`.
 Events Parse(const std::string& text, std::vector<std::size_t> cuts = {}) {
   Events events;
   SseParser parser([&](const std::string& data) { events.push_back(data); });
@@ -42,7 +42,7 @@ std::vector<Case> Cases() {
        {"a"}},
       {"\n\n\ndata: a\n\n\n\n", {"a"}},
       {"data: {\"x\": \"\xC3\xA9\"}\n\n", {"{\"x\": \"\xC3\xA9\"}"}},
-      {"data: a\n\ndata: [DONE]", {"a", "[DONE]"}},  // servers forget the last empty line
+      {"data: a\n\ndata: [DONE]", {"a", "[DONE]"}},  // some servers omit the last empty line
       {"data: a\n\ndatabase: b\n\n", {"a"}},
       {"", {}},
   };

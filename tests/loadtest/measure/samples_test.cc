@@ -40,7 +40,7 @@ TEST(SamplesTest, OneValueAndNone) {
   EXPECT_EQ(samples.std_dev(), 0);
 }
 
-// A soak of hours keeps no more than it may, and its percentiles stay near those of all values.
+// A long run keeps a bounded number of values, and its percentiles stay near those of all values.
 TEST(SamplesTest, MemoryIsBoundedAndTheSampleIsFair) {
   constexpr std::size_t kKept = 5000;
   Samples samples(kKept);

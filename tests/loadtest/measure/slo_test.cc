@@ -44,7 +44,7 @@ TEST(SloTest, DurationsAreRead) {
     EXPECT_FALSE(ParseDuration(text).has_value()) << text;
 }
 
-// Answered after `ttft` seconds, four chunks `gap` apart.
+// An answer after `ttft` seconds, with four chunks `gap` apart.
 Answer AnswerAfter(double ttft, double gap) {
   Answer answer;
   answer.outcome = Outcome::kOk;

@@ -60,7 +60,7 @@ TEST(MemoryWatchTest, AStatusFileIsRead) {
   EXPECT_FALSE(ParseProcessStatus("Name:\tkernel thread\n").has_value());
 }
 
-// The body of `response`, which comes in two pieces cut at `cut`.
+// The body of `response`, which arrives in two pieces cut at `cut`.
 Result<std::string> Body(const std::string& response, std::size_t cut) {
   HttpParser parser;
   RETURN_IF_ERROR(parser.Feed(std::string_view(response).substr(0, cut)));
@@ -92,7 +92,7 @@ TEST(HttpParserTest, WhatIsNoHttpIsRefused) {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nowl\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nowl"})
     EXPECT_FALSE(Body(text, 0).ok()) << text;
-  // A claimed length reserves nothing; a header and a chunk's size have an end.
+  // A claimed length reserves no memory; headers and chunk sizes have limits.
   EXPECT_FALSE(Body("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\nowl", 0).ok());
   EXPECT_FALSE(Body("HTTP/1.1 200 OK\r\nX: " + std::string(1 << 20, 'x'), 0).ok());
   EXPECT_FALSE(

@@ -9,7 +9,7 @@
 namespace thermocline::loadtest {
 namespace {
 
-// What is wrong with these options of a run against a server; "" where nothing is.
+// The error of these options for a run against a server; "" if they are valid.
 std::string Fault(GivenOptions given) {
   given.try_emplace("URL", "http://127.0.0.1:1");
   return ReadOptions(given).status().message();

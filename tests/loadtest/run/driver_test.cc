@@ -12,7 +12,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// A server that answers one request after the other, each in `service_s`, and stands still once.
+// A server that answers one request after the other, each in `service_s`, and stalls once.
 class StallingServer : public Client {
  public:
   StallingServer(asio::io_context& io, double service_s, double stall_at, double stall_s)
@@ -79,8 +79,8 @@ Outcomes Drive(asio::io_context& io, Client& client, const LoadShape& shape,
   return result;
 }
 
-// No coordinated omission: what was due while the server stood still has waited since it was due,
-// also where the tool itself, with one connection, could send it only later.
+// No coordinated omission: requests that were due during the stall count from their due time, even
+// if the tool, with one connection, could send them only later.
 TEST(DriverTest, AStallShowsInEveryRequestThatWasDueMeanwhile) {
   constexpr double kStall = 1, kRate = 50;
   for (const int in_flight_max : {1, 1000}) {
@@ -105,7 +105,7 @@ TEST(DriverTest, AStallShowsInEveryRequestThatWasDueMeanwhile) {
       ++due_meanwhile;
       EXPECT_GE(*LatenciesOf(answer, true).ttft, stall_end - answer.t_scheduled);
     }
-    if (due_meanwhile == 0) continue;  // the test itself stood still for longer than the stall
+    if (due_meanwhile == 0) continue;  // the test itself stalled for longer
     EXPECT_GE(open.Percentile(50), kStall / 10);
     if (in_flight_max == 1) {
       EXPECT_LT(as_sent.Percentile(90), open.Percentile(50));

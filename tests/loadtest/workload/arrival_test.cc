@@ -35,7 +35,7 @@ TEST(ArrivalTest, GapsHaveTheRateAndTheVariationOfTheirDistribution) {
   }
 }
 
-// Of a Poisson process: as many arrivals in a second vary as their mean.
+// In a Poisson process, the variance of arrivals per second equals their mean.
 TEST(ArrivalTest, PoissonCountsVaryAsTheirMean) {
   const auto arrivals = GammaArrivals(20, 1, 3);
   std::vector<int> counts(5000);

@@ -53,7 +53,7 @@ ToolRequest With(ToolChoice::Mode mode, const std::string& name = "", bool paral
   return out;
 }
 
-// The calls of a history as the template writes them, from where they begin.
+// A conversation's calls as the template writes them, from their start.
 std::string WrittenCalls(const KnownTemplate& known, const OutputFormat& format,
                          const std::vector<ToolCall>& calls) {
   Json::Array list;
@@ -75,7 +75,7 @@ std::string WrittenCalls(const KnownTemplate& known, const OutputFormat& format,
   return begin == std::string::npos ? "" : text->substr(begin);
 }
 
-// Whether a beginning of `text` that ends the calls is taken.
+// True if the grammar accepts a prefix of `text` that ends the calls.
 bool TakesABeginningOf(const Compiled& grammar, const std::string& text, std::size_t least) {
   for (std::size_t size = text.size(); size > least; --size)
     if (grammar.Takes(text.substr(0, size))) return true;
@@ -97,7 +97,7 @@ TEST(AnswerGrammar, TakesWhatTemplatesWrite) {
     }
     if (!format.writes_calls) continue;
     const std::string written = WrittenCalls(known, format, kCalls);
-    // CDATA around texts is the template's, not the format's.
+    // The template, not the format, puts CDATA around texts.
     if (written.find("CDATA") != std::string::npos) continue;
     EXPECT_TRUE(TakesABeginningOf(required, written, format.calls.first[0].text.size())) << written;
   }

@@ -1,5 +1,4 @@
-// No field of a request becomes a control token, whole or joined to what stands beside it, in any
-// template.
+// No field of a request becomes a control token, alone or joined to adjacent text, in any template.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +19,11 @@ namespace {
 using Filler = std::function<std::string(int)>;
 constexpr int kFields = 22;
 
-// Templates refuse some of it.
+// The variant of a conversation; templates reject some of them.
 struct Shape {
-  bool words = true;    // an answer has text and reasoning beside its calls
+  bool words = true;    // an answer has text and reasoning besides its calls
   bool options = true;  // chat_template_kwargs
-  bool adapted = true;  // to the format that the server finds; else as clients send it
+  bool adapted = true;  // adapted to the detected format; else as clients send it
 };
 constexpr std::array<Shape, 4> kShapes = {
     {{}, {.options = false}, {.words = false}, {.adapted = false}}};
@@ -80,7 +79,7 @@ Conversation ConversationOf(const Filler& text, const Shape& shape) {
 
 std::string Harmless(int field) { return std::string("plain") + char('a' + field); }
 
-// All that looks like a control token in the template's source.
+// All texts in the template's source that look like control tokens.
 std::set<std::string> SpelledIn(const std::string& source) {
   static const std::regex kToken(
       R"(<[^\s<>'"{}%=+~\\]{2,40}>|\[/?[A-Z_]{3,20}\]|\]~!?b\[|\[e~\[|\]<\][a-z]+\[>\[)");
@@ -90,7 +89,7 @@ std::set<std::string> SpelledIn(const std::string& source) {
   return out;
 }
 
-// Templates look for these in answers and write their own.
+// Templates search for these in answers and write their own.
 bool IsLookedFor(const std::string& token) {
   return token.find("hink") != std::string::npos || token.find("THINK") != std::string::npos;
 }
@@ -117,7 +116,7 @@ std::unique_ptr<text::Tokenizer> TokenizerFor(const KnownTemplate& known,
   return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
 }
 
-// A template as a model has it, whose control tokens are all that the template spells.
+// A template with a model, whose control tokens are all those in the template's source.
 class Model {
  public:
   explicit Model(const KnownTemplate& known)
@@ -129,7 +128,7 @@ class Model {
   }
 
   const std::set<std::string>& control() const { return control_; }
-  // Else calls or tools are in a message's text, in which there are no control tokens.
+  // Otherwise calls or tools are in a message's text, which has no control tokens.
   bool writes_all() const { return format_.writes_calls && format_.lists_tools; }
   Result<text::TemplateText> Render(const Filler& text) const {
     const Conversation conversation = ConversationOf(text, kShapes[shape_]);
@@ -141,7 +140,7 @@ class Model {
   std::vector<int> Read(const text::TemplateText& prompt) const {
     return OnlyControl(tokenizer_->Encode(prompt));
   }
-  // Those that are read where nobody asks who wrote them.
+  // The control tokens that are found if the origin of the text is ignored.
   std::vector<int> ReadAll(const text::TemplateText& prompt) const {
     return OnlyControl(tokenizer_->Encode(prompt.bytes(), {.control_tokens = true}));
   }
@@ -156,11 +155,11 @@ class Model {
   std::set<std::string> control_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<ChatFormatter> formatter_;
-  std::size_t shape_ = 0;  // the first that the template takes
+  std::size_t shape_ = 0;  // the first that the template accepts
 };
 
-// `token` without characters at its sides, that stand beside the field in a template or in another
-// field.
+// `token` without some characters at its ends, which adjacent text in a template or another field
+// may supply.
 std::set<std::string> PartsOf(const std::string& token) {
   std::set<std::string> out;
   for (std::size_t front = 0; front < 4; ++front)
@@ -171,7 +170,7 @@ std::set<std::string> PartsOf(const std::string& token) {
   return out;
 }
 
-// The same control tokens are read as with harmless fields.
+// Expects the same control tokens as with harmless fields.
 void ExpectNone(const Model& model, const std::vector<int>& expected, const Filler& text) {
   const auto prompt = model.Render(text);
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();

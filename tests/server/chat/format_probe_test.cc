@@ -31,7 +31,7 @@ Json CallsMessage(const std::vector<ToolCall>& calls) {
   return Json::Object{{"role", "assistant"}, {"content", ""}, {"tool_calls", std::move(list)}};
 }
 
-// What the template writes for an answer of these calls, "" if it refuses.
+// The template's text for an answer with these calls; "" if it rejects them.
 std::string AnswerOf(const KnownTemplate& known, const OutputFormat& format,
                      const std::vector<ToolCall>& calls) {
   const Json user = Json::Object{{"role", "user"}, {"content", "Hello there"}};
@@ -44,7 +44,7 @@ std::string AnswerOf(const KnownTemplate& known, const OutputFormat& format,
     return rendered.ok() ? *rendered : "";
   };
   const std::string whole = text({user, CallsMessage(calls)}, false);
-  // Where the answer begins, or shortly before.
+  // The start of the answer, or a position shortly before.
   const std::size_t begin =
       format.calls.at_start ? whole.rfind(format.calls.trigger) : whole.rfind("Hello there");
   return begin == std::string::npos ? "" : whole.substr(begin);
@@ -80,7 +80,7 @@ void ExpectSame(const std::vector<ToolCall>& got, const std::vector<ToolCall>& e
 const std::vector<ToolCall> kNested = {
     {"call12345", "get_weather",
      R"({"city": "Rome \"x\" <b> é", "days": 3, "more": {"a": [1, {"b": "}"}]}})"}};
-// Where arguments are written one by one, templates write objects as Python does.
+// Templates that write arguments one by one write objects as Python does.
 const std::vector<ToolCall> kFlatCall = {
     {"call12345", "get_weather", R"({"city": "Rome \"x\" <b> é", "days": 3})"}};
 const std::vector<ToolCall> kBareCall = {{"call12345", "now", "{}"}};

@@ -1,4 +1,4 @@
-// Chat templates that the tests read: those of models, where the peer's package is at hand.
+// The chat templates of the tests: those of models, if the peer's package is available.
 #pragma once
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ inline KnownTemplate ParsedTemplate(std::string name, const std::string& source)
   return out;
 }
 
-// Empty where THERMOCLINE_PEER does not name the peer's folder.
+// Empty if THERMOCLINE_PEER does not name the peer's folder.
 inline std::vector<KnownTemplate> TemplatesOfPeer() {
   std::vector<KnownTemplate> out;
   const char* peer = std::getenv("THERMOCLINE_PEER");

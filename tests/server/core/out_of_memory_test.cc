@@ -1,5 +1,5 @@
-// Memory that is not there costs a request or its connection, not the door it came by, nor the
-// books.
+// An allocation failure ends a request or its connection, but neither the listener nor the
+// accounting.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,11 +15,11 @@
 #include "server/routes/routes.h"
 
 namespace {
-// Of this thread, until one fails; below 0 none does.
+// Allocations of this thread until one fails; below 0 none does.
 thread_local int allocations_left = -1;
 }  // namespace
 
-// Not inline: compilers take malloc and delete, or new and free, for a mismatch.
+// Not inline, since compilers would see malloc and delete, or new and free, as a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   const bool fails = allocations_left >= 0 && allocations_left-- == 0;
   void* memory = fails ? nullptr : std::malloc(size);
@@ -36,7 +36,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Runs what is ready; whether it threw for want of the memory that comes after `count` allocations.
+// Runs ready handlers; returns true if one threw for lack of memory after `count` allocations.
 bool RunsShort(asio::io_context& io, int count) {
   allocations_left = count;
   bool threw = false;
@@ -52,12 +52,12 @@ bool RunsShort(asio::io_context& io, int count) {
 constexpr std::string_view kRequest =
     "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-// A listener of one thread, this one.
+// A listener with one thread, this one.
 class OutOfMemoryTest : public testing::Test {
  protected:
   OutOfMemoryTest() {
     server::ServerConfig config;
-    config.connections_max = 1;  // a place that is not given back is missed
+    config.connections_max = 1;  // a place that is not returned shows
     service_.emplace(*server::MakeLive(config));
     tcp::acceptor door(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     address_ = door.local_endpoint();
@@ -74,7 +74,7 @@ class OutOfMemoryTest : public testing::Test {
     asio::write(client, asio::buffer(says));
     return client;
   }
-  // The first line that a new client is answered with; "" if that takes ten seconds.
+  // The first line of the answer to a new client; "" after ten seconds without one.
   std::string Ask() {
     tcp::socket client = Client(kRequest);
     client.non_blocking(true);
@@ -102,13 +102,13 @@ TEST_F(OutOfMemoryTest, WhatAnAcceptedConnectionThrowsClosesNoDoor) {
       const tcp::socket client = Client("");
       thrown += RunsShort(io_, count);
     }
-    io_.poll();  // the client has left
+    io_.poll();  // the client has disconnected
     ASSERT_EQ(Ask(), "HTTP/1.1 200 OK") << "after " << count << " allocations";
   }
   EXPECT_GT(thrown, 3);
 }
 
-// libstdc++ 12 destroyed a value that was not there.
+// libstdc++ 12 destroyed a value that was never constructed.
 TEST(OutOfMemoryJsonTest, ACopyThatIsNotMadeIsNotDestroyed) {
   const base::Json value{base::Json::Array{
       base::Json::Object{{"role", "a text that does not fit into the string"}, {"content", 1}},

@@ -18,7 +18,7 @@ TEST(RefusalTable, EveryReasonHasARow) {
   }
 }
 
-// The labels of requests_rejected_total and requests_failed_total that docs/metrics.md names.
+// The labels of requests_rejected_total and requests_failed_total in docs/metrics.md.
 TEST(RefusalTable, LabelsAreThoseOfTheMetrics) {
   const std::set<std::string> rejected = {"queue_full",     "prefill_budget", "grammar_memory",
                                           "request_memory", "connections",    "too_long",
@@ -31,7 +31,8 @@ TEST(RefusalTable, LabelsAreThoseOfTheMetrics) {
   }
 }
 
-// A fault of ours keeps its words to the log and is no rejection; trying again is for 429 and 503.
+// An internal error's message goes only to the log, and is no rejection; retries are for 429 and
+// 503.
 TEST(RefusalTable, RowsAgreeWithThemselves) {
   for (const RefusalRow& row : RefusalTable()) {
     EXPECT_EQ(row.retry_after, row.http_status == 429 || row.http_status == 503) << row.grpc_reason;

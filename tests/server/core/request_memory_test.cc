@@ -23,7 +23,7 @@ TEST(RequestMemory, IsAnEighthOfTheBudgetAtMostAnd24MiBAtLeast) {
   EXPECT_EQ(SizesOf(8LL << 30, 4 << 20).total(), 4 * kMiB);
 }
 
-// Two keys with unfinished uploads held everybody else's requests of more than 4 KiB off.
+// Two keys with unfinished uploads once kept out all other clients' requests of more than 4 KiB.
 TEST(RequestMemory, AQuarterIsForClientsThatHoldLittle) {
   RequestMemory memory(160, 10);
   RequestMemory::Hold ada(memory, "ada"), eve(memory, "eve"), bob(memory, "bob"),
@@ -36,7 +36,7 @@ TEST(RequestMemory, AQuarterIsForClientsThatHoldLittle) {
   EXPECT_TRUE(cleo.Grow(10).ok());
 }
 
-// A body may be larger than all of the memory: then it is refused.
+// A body that is larger than the whole memory is rejected.
 TEST(RequestMemory, LargeBodiesNeverExceedIt) {
   RequestMemory memory(12, 64);
   RequestMemory::Hold ada(memory, "ada");
@@ -78,7 +78,7 @@ TEST(RequestMemory, AClientHoldsOneBodyInAnyCase) {
   EXPECT_FALSE(ada.Grow(91).ok());
 }
 
-// Who does not read its answers keeps its own bodies out, and nobody else's.
+// A client that does not read its answers keeps out its own bodies, not others'.
 TEST(RequestMemory, AnswersCountForTheirClientAlone) {
   RequestMemory memory(100, 10);
   RequestMemory::Hold own(memory, "ada"), body(memory, "bob");
@@ -111,7 +111,7 @@ std::string Repeated(const std::string& what, int times) {
   return out;
 }
 
-// Whether there is room and that it is taken are one step: two answers may be ready at once.
+// The check for room and the allocation are one step, since two answers may be ready at once.
 TEST(RequestMemory, ALargeAnswerWaitsForThoseOfItsClient) {
   RequestMemory memory(100, 10);
   std::optional<RequestMemory::Hold> first(std::in_place, memory, "a");
@@ -128,7 +128,7 @@ TEST(RequestMemory, ALargeAnswerWaitsForThoseOfItsClient) {
   EXPECT_TRUE(more.TakeForAnswer(1));
 }
 
-// Texts cost their copies, values what they are made of, words without an end what merging takes.
+// Texts cost their copies, values their parsed form, words without an end the memory of merging.
 TEST(BodyCost, CountsWhatIsMadeOfABody) {
   const auto per_byte = [](const std::string& body) {
     return static_cast<double>(CostOf(body).bytes) / static_cast<double>(body.size());
@@ -153,7 +153,7 @@ TEST(BodyCost, CountsTheMembersOfTheLargestObject) {
   EXPECT_EQ(CostOf(std::string(100'000, '[')).members, 0u);
 }
 
-// A message may have its text in parts, and a template may put nothing between messages.
+// A message may have its text in parts, and a template may put no text between messages.
 TEST(BodyCost, TextsOfObjectsMayBeOneWord) {
   const auto bytes = [](const std::string& before, const std::string& text,
                         const std::string& after) {
@@ -168,7 +168,7 @@ TEST(BodyCost, TextsOfObjectsMayBeOneWord) {
   EXPECT_LT(bytes(R"({"type":"text","text":)", broken, "}"), 6 * 10 * broken.size());
 }
 
-// A client learns which of its fields it is.
+// The error names the field.
 TEST(BodyCost, NamesTheFieldOfTheLargestObject) {
   const std::string body = R"({"a":{"x":1},"b":[{"c":1,"d":2,"e":3}],"z":0})";
   EXPECT_EQ(CostOf(body).field, "b");

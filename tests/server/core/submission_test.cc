@@ -25,7 +25,7 @@ TEST(Earliest, OfThoseThatThereAre) {
   EXPECT_EQ(Earliest({std::nullopt, kArrived, kArrived - seconds(1)}), kArrived - seconds(1));
 }
 
-// A server without a model: what refuses before the engine is asked.
+// A server without a model, for rejections before the engine is used.
 class SubmissionTest : public testing::Test {
  protected:
   static std::shared_ptr<const Live> MakeLive() {

@@ -14,7 +14,7 @@
 namespace thermocline::server {
 namespace {
 
-// A thread to come back to.
+// An io_context with a thread, for continuations.
 class WorkersTest : public testing::Test {
  protected:
   ~WorkersTest() override {
@@ -28,7 +28,7 @@ class WorkersTest : public testing::Test {
   std::thread thread_{[this] { io_.run(); }};
 };
 
-// A task waits at it until the test has posted what comes behind.
+// A task waits here until the test has posted the later tasks.
 class Gate {
  public:
   void Pass() {
@@ -43,7 +43,7 @@ class Gate {
   std::atomic<bool> open_ = false;
 };
 
-// Appends `client` to `order` so many times, and lets others in after each.
+// Appends `client` to `order` so many times, and yields to others after each.
 void Steps(std::string& order, char client, int times) {
   for (int i = 0; i < times; ++i) {
     order += client;
@@ -83,10 +83,10 @@ TEST_F(WorkersTest, StopInterruptsWhatRunsAndDropsTheRest) {
     workers.Post(
         "a", io_.get_executor(), [&] { ++done; }, [&] { ++ran; }, [&] { ++dropped; });
   }
-  workers.Post("b", io_.get_executor(), [&] { ++done; }, {});  // nobody asks what became of it
+  workers.Post("b", io_.get_executor(), [&] { ++done; }, {});  // without a continuation
   running.get_future().wait();
   std::thread stopping([&] { workers.Stop(); });
-  // While the first one runs, only what comes after Stop is dropped at once.
+  // While the first task runs, only tasks posted after Stop are dropped at once.
   while (!stopped) {
     workers.Post(
         "a", io_.get_executor(), [] {}, {}, [&] { stopped = true; });
@@ -121,7 +121,7 @@ TEST_F(WorkersTest, ClientsTakeTurns) {
   EXPECT_EQ(order, "abcaba");
 }
 
-// Asks as often as long work does until `until` holds.
+// Checks for interrupts as often as long work does, until `until` holds.
 void WorkUntil(const std::atomic<bool>& until) {
   while (!until && !base::Interrupted()) std::this_thread::yield();
 }
@@ -158,7 +158,7 @@ TEST_F(WorkersTest, AnotherClientsTaskRunsWithinALongOne) {
 
 TEST_F(WorkersTest, WhatPausesGoesOnInItsTurn) {
   Workers workers({.running = 1, .begun = 3, .turn = kShortestTurn});
-  std::string order;  // of one thread at a time
+  std::string order;  // written by one thread at a time
   std::promise<void> done;
   Gate gate;
   std::atomic<int> ended = 0;

@@ -52,7 +52,7 @@ TEST_F(ConfigTest, ListsAreLists) {
   EXPECT_EQ(Load("", {"model.path=[x].gguf"})->model.path, "[x].gguf");
 }
 
-// --set 'model.aliases="*"' made an alias with the quotes in it.
+// --set 'model.aliases="*"' once made an alias that included the quotes.
 TEST_F(ConfigTest, OverridesInQuotesAreYaml) {
   const auto aliases = [&](const std::string& text) {
     const auto config = Load("", {"model.aliases=" + text});
@@ -276,7 +276,7 @@ TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
   for (const char* host : {"*.a.b", "a*", "a, *.b"})
     EXPECT_NE(live(host, "").status().message().find("name each host"), std::string::npos) << host;
   EXPECT_EQ((*live("*", ""))->allowed_hosts[0], "*");
-  // Browsers leave the default port out.
+  // Browsers omit the default port.
   const auto ports = live("", "https://C.d:443, http://e.f:80, http://[::2]:80, https://g.h:80");
   EXPECT_EQ(
       (*ports)->allowed_origins,
@@ -302,7 +302,7 @@ TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {
   EXPECT_EQ(config->model.spec.tokens_max, defaults.model.spec.tokens_max);
   EXPECT_EQ(config->model.spec.width, defaults.model.spec.width);
   EXPECT_EQ(config->model.spec.acceptance, defaults.model.spec.acceptance);
-  // All of them: nothing that a reload would change.
+  // No key differs, so a reload would change nothing.
   ServerConfig same = defaults;
   EXPECT_EQ(TakeReloadable(*config, same), std::vector<std::string>());
   const auto text = base::ReadFileToString(shipped);

@@ -44,7 +44,7 @@ TEST(ProgressWatchTest, NobodyNeedsAHeartbeatWithoutWork) {
           {3600, 0, 0, 0, 5, true},
           {3601, 2, 2, 0, 5, true},  // both wait for their clients
           {7000, 2, 2, 9, 5, true},
-          {7001, 1, 0, 0, 5, true},  // new work has the whole time
+          {7001, 1, 0, 0, 5, true},  // new work has the full time
           {7030, 1, 0, 0, 5, true},
           {7032, 1, 0, 0, 5, false}});
 }

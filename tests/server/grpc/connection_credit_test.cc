@@ -77,7 +77,7 @@ TEST(ConnectionCreditTest, PingsWhoseAnswersNobodyReadsAreAFlood) {
   credit.Open("a 1");
   credit.CallBegan("a 1", 100, true);
   const Traffic pings{.received = 2'000'000, .sent = 0, .unread = 30'000};
-  EXPECT_FALSE(Floods(pings, credit.Of("a 1")));  // a message that arrives
+  EXPECT_FALSE(Floods(pings, credit.Of("a 1")));  // a message is arriving
   credit.MessageEnded("a 1", 100);
   const Account account = credit.Of("a 1");
   EXPECT_TRUE(Floods(pings, account));
@@ -93,14 +93,14 @@ TEST(ConnectionCreditTest, ANewConnectionOfTheSamePortBeginsAnew) {
   credit.CallBegan("a 1", 10, true);
   credit.Open("a 1");
   EXPECT_FALSE(credit.Of("a 1").proven);
-  credit.MessageEnded("a 1", 10);  // of the connection before
+  credit.MessageEnded("a 1", 10);  // of an earlier connection
   EXPECT_EQ(credit.Of("a 1").uploads, 0);
   credit.Close("a 1");
-  credit.CallBegan("a 1", 10, true);  // of a connection that is gone
+  credit.CallBegan("a 1", 10, true);  // of a closed connection
   EXPECT_FALSE(credit.Of("a 1").proven);
 }
 
-// The two ends of a connection on loopback.
+// The two ends of a loopback connection.
 struct Pair {
   Pair() {
     const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -131,7 +131,7 @@ TEST(SharedSocketTest, CountsWhatHasComeAndDropsItWhenItIsShut) {
   EXPECT_TRUE(PeerOf(pair.server).name.starts_with("127.0.0.1 "));
   ASSERT_EQ(::send(pair.client, "12345", 5, 0), 5);
   char some[8];
-  ASSERT_EQ(::recv(pair.server, some, 2, 0), 2);  // loopback: all five have come
+  ASSERT_EQ(::recv(pair.server, some, 2, 0), 2);  // loopback: all five have arrived
   ASSERT_TRUE(socket->Measure().has_value());
   EXPECT_EQ(socket->Measure()->received, 5u);
   socket->Shut();
@@ -143,7 +143,7 @@ TEST(SharedSocketTest, LeavesTheNextOwnerOfTheDescriptorAlone) {
   Pair closed;
   const auto socket = SharedSocket::Of(closed.server);
   const Pair other;
-  ASSERT_EQ(::dup2(other.server, closed.server), closed.server);  // the number is another's now
+  ASSERT_EQ(::dup2(other.server, closed.server), closed.server);  // another file has the number now
   EXPECT_FALSE(socket->IsOpen());
   EXPECT_FALSE(socket->Measure().has_value());
   socket->Shut();

@@ -1,4 +1,4 @@
-// Refused bodies are thrown away at a pace that all connections share.
+// Bodies of rejected requests are read at a rate that all connections share.
 #include "server/http/discard_pace.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// 600 MB/s of refused bodies took a third of two processors from the streams.
+// 600 MB/s of rejected bodies took a third of two processors from the streams.
 TEST(DiscardPace, ConnectionsShareIt) {
   constexpr int kThreads = 4, kReads = 256;
   const auto began = std::chrono::steady_clock::now();

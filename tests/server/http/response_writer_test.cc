@@ -15,7 +15,7 @@ using Unix = asio::local::stream_protocol;
 
 const Peer kPeer = {.address = "", .local_address = "", .on_network = false};
 
-// What a client reads of a stream whose last events are `last`.
+// The bytes that a client reads of a stream whose last events are `last`.
 std::string Streamed(const std::string& last, unsigned version) {
   ResponseHead head;
   head.version = version;

@@ -1,4 +1,4 @@
-// The table of metrics: names that Prometheus and its linter take, and one page of documentation.
+// The table of metrics: names that Prometheus and its linter accept, and the page of documentation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -146,12 +146,12 @@ TEST(MetricSetDeathTest, WhatIsNotInTheTableIsNotRegistered) {
   MetricSet set("t_", {});
   EXPECT_DEATH(set.Count("no_such_total"), "CHECK failed");
   EXPECT_DEATH(set.Count("state", {{"state", "ready"}}), "CHECK failed");      // a gauge
-  EXPECT_DEATH(set.Count("requests_total", {{"api", "/"}}), "CHECK failed");   // a label short
-  EXPECT_DEATH(set.Count("preemptions_total", {{"a", "b"}}), "CHECK failed");  // one too many
+  EXPECT_DEATH(set.Count("requests_total", {{"api", "/"}}), "CHECK failed");   // a label is missing
+  EXPECT_DEATH(set.Count("preemptions_total", {{"a", "b"}}), "CHECK failed");  // an extra label
 }
 
-// A daemon whose every part is used exposes the whole table, but for the machine's sensors, which
-// sensors_test.cc has.
+// A daemon that uses every part exposes the whole table, except the machine's sensors
+// (sensors_test.cc).
 TEST(Metrics, EverythingInTheTableCanBeExposed) {
   Metrics metrics("t_");
   metrics.RequestEnded("/metrics", 200);

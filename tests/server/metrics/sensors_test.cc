@@ -1,4 +1,4 @@
-// Sensors of written trees of sysfs: a Jetson Orin's and a PC's, and what breaks them.
+// Sensors in generated sysfs trees: a Jetson Orin's, a PC's, and broken ones.
 #include "server/metrics/sensors.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class SensorsTest : public testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << "\n";
   }
-  // As in sysfs a class's folder is of links.
+  // In sysfs a class's folder consists of links.
   void Link(const std::string& path, const std::string& to) {
     fs::create_directories((root_ / path).parent_path());
     fs::create_directory_symlink(root_ / to, root_ / path);
@@ -61,7 +61,7 @@ class SensorsTest : public testing::Test {
     for (const auto& [name, value] : got) EXPECT_TRUE(wanted.contains(name)) << name;
   }
 
-  // An Orin Nano under L4T r36: one ina3221, zones that fail while what they are on is off.
+  // An Orin Nano under L4T r36: one ina3221, and zones that fail while their unit is off.
   void WriteJetson() {
     const std::string chip = "devices/platform/bus@0/c240000.i2c/i2c-1/1-0040/hwmon/hwmon1/";
     Write(chip + "name", "ina3221");
@@ -72,13 +72,13 @@ class SensorsTest : public testing::Test {
       Write(chip + "in" + std::to_string(i) + "_label", label);
       Write(chip + "in" + std::to_string(i) + "_input", std::to_string(value.first));
       Write(chip + "curr" + std::to_string(i) + "_input", std::to_string(value.second));
-      Write(chip + "in" + std::to_string(i + 3) + "_input", "1");  // of the shunt
+      Write(chip + "in" + std::to_string(i + 3) + "_input", "1");  // the shunt
     }
     Write(chip + "in7_label", "sum of shunt voltages");
     Write(chip + "in7_input", "5");
     Write(chip + "curr4_input", "1376");
     Link("class/hwmon/hwmon1", chip);
-    // Of another one nothing is a rail: not connected, and the sum of all.
+    // Another chip without rails: a channel is not connected, another is the sum of all.
     Write("class/hwmon/hwmon2/name", "ina3221");
     for (const auto& [channel, label] : {std::pair{"2", "NC"}, std::pair{"4", "sum"}}) {
       Write(StrCat("class/hwmon/hwmon2/in", channel, "_label"), label);
@@ -89,7 +89,7 @@ class SensorsTest : public testing::Test {
     WriteZone(1, "gpu-thermal", "");  // EAGAIN while the GPU is off
     WriteZone(2, "cv0-thermal", "-256000");
     WriteZone(10, "tj-thermal", "46000");
-    Write("class/hwmon/hwmon0/name", "cpu_thermal");  // the zone once more
+    Write("class/hwmon/hwmon0/name", "cpu_thermal");  // the zone again
     Write("class/hwmon/hwmon0/temp1_input", "45250");
     Write("devices/system/cpu/cpufreq/policy0/scaling_cur_freq", "1510400");
     Write("devices/system/cpu/cpufreq/policy4/scaling_cur_freq", "729600");
@@ -166,7 +166,7 @@ TEST_F(SensorsTest, OfAPc) {
                    {"energy/rapl/package-0/core", 0}};
   ExpectNear(ReadAt(sensors, 0), wanted);
 
-  // A counter passes its end: 328850 uJ to it, then 40 J.
+  // A counter wraps: 328850 uJ to its end, then 40 J.
   Write("class/powercap/intel-rapl:0/energy_uj", "40000000");
   Write("class/powercap/intel-rapl:0:0/energy_uj", "5001000");
   wanted["energy/rapl/package-0"] = 40.32885;
@@ -178,7 +178,7 @@ TEST_F(SensorsTest, OfAPc) {
   ExpectNear(ReadAt(sensors, 2000), wanted);
 }
 
-// After a suspension or of a driver that was loaded anew.
+// After a suspension, or after reloading the driver.
 TEST_F(SensorsTest, ACounterSetToZeroIsNoWrap) {
   WriteRapl("intel-rapl:0", "package-0", "5000000000");
   Sensors sensors(root());
@@ -273,7 +273,7 @@ TEST_F(ExposedTest, SeriesComeAndGoWithTheSensors) {
   Forget("class/hwmon/hwmon1");
   WriteZone(1, "gpu-thermal", "");
   std::string less;
-  for (const char* celsius : {"50", "51"}) {  // the second one is of a reading after all of this
+  for (const char* celsius : {"50", "51"}) {  // the second value is read after all of this
     WriteZone(0, "cpu-thermal", celsius + std::string("000"));
     less = Await(metrics, StrCat("\nt_temperature_celsius{zone=\"cpu-thermal\"} ", celsius, "\n"));
   }

@@ -27,7 +27,7 @@ TEST_F(ConnectionCountTest, PlacesAreFreeAgainAtTheirEnd) {
   EXPECT_EQ(Place("b")->Enter(2, 1), Entry::kIn);
 }
 
-// 256 connections that said nothing kept everybody out for two minutes.
+// 256 silent connections once kept out all clients for two minutes.
 TEST_F(ConnectionCountTest, TheOneThatIsIdleLongestMakesWay) {
   std::vector<int> left;
   std::vector<std::unique_ptr<ConnectionPlace>> places;
@@ -49,7 +49,7 @@ TEST_F(ConnectionCountTest, TheOneThatIsIdleLongestMakesWay) {
   for (const auto& other : others) entries.push_back(other->Enter(4, 0));
   EXPECT_EQ(entries, std::vector<Entry>({Entry::kIn, Entry::kIn, Entry::kIn, Entry::kFull}));
   EXPECT_EQ(left, std::vector<int>({1, 2, 3, 0}));
-  places.clear();  // those that were told to leave were counted out already
+  places.clear();  // closing ones are no longer counted
   EXPECT_EQ(Place("d")->Enter(4, 0), Entry::kFull);
 }
 

@@ -258,7 +258,7 @@ TEST(ChatRequest, ReadsWhatTheAnswerMustBe) {
   const auto schema =
       spec(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"b":1,"a":2}}})");
   EXPECT_EQ(schema->kind, Kind::kJsonSchema);
-  EXPECT_EQ(schema->text, R"({"b":1,"a":2})");  // in its order
+  EXPECT_EQ(schema->text, R"({"b":1,"a":2})");  // keeps its order
   EXPECT_EQ(schema->field, "response_format.json_schema.schema");
   EXPECT_EQ(spec(R"("guided_json":"{}")")->text, "{}");
   EXPECT_EQ(spec(R"("structured_outputs":{"regex":"a+","json":null})")->kind, Kind::kRegex);

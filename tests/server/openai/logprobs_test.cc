@@ -21,7 +21,7 @@ std::unique_ptr<text::Tokenizer> MakeTokenizer() {
   return *std::move(tokenizer);
 }
 
-// As a client reads it.
+// Parses the JSON as a client would.
 Json Read(const Json& written) {
   auto read = base::ParseJson(written.Dump());
   EXPECT_TRUE(read.ok()) << read.status().message();

@@ -25,7 +25,7 @@ Json Parsed(const std::string& event) {
   return *base::ParseJson(event.substr(6, event.size() - 8));
 }
 
-// Of a stream's choices that say one text each.
+// A stream of choices with one text each.
 class PlainAnswer final : public ChoicesAnswer {
  public:
   using ChoicesAnswer::ChoicesAnswer;
@@ -52,7 +52,7 @@ std::string SayText(PlainAnswer& answer, int choice, const std::string& text) {
   return answer.Say({.choice = choice, .parts = {&part, 1}});
 }
 
-// An answer of one choice that has ended.
+// A complete response of one ended choice.
 Json WholeOf(const Usage& usage) {
   PlainAnswer answer(MakeAnswerHead(true, "m", false));
   SayText(answer, 0, "x");
@@ -72,7 +72,7 @@ TEST(Response, TimingsAreThoseOfTheAnswer) {
   EXPECT_EQ(Timing(answer, "prompt_per_second"), 40);
   EXPECT_EQ(Timing(answer, "predicted_n"), 9);
   EXPECT_EQ(Timing(answer, "predicted_ms"), 2000);
-  EXPECT_EQ(Timing(answer, "predicted_per_second"), 4);  // the first came from the prompt
+  EXPECT_EQ(Timing(answer, "predicted_per_second"), 4);  // the first came from prefill
   EXPECT_EQ(Timing(answer, "draft_n"), 12);
   EXPECT_EQ(Timing(answer, "draft_n_accepted"), 7);
   EXPECT_EQ(Timing(answer, "drafts"), 4);

@@ -1,4 +1,4 @@
-// The API's description against what the program does: its routes, and the fields it reads.
+// Compares the API's description with the program: its routes, and the fields it reads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,14 +36,14 @@ TEST(OpenApi, DescribesEveryRouteAndNoOther) {
   EXPECT_EQ(described, served);
 }
 
-// `fields` beside the properties of schema `name`, with their bounds.
+// Compares `fields` with the properties of schema `name`, with their bounds.
 void ExpectFields(const std::string& name, const protocol::FieldLog& fields) {
   const Json description = Description();
   const Json* schema = description.Find("components")->Find("schemas")->Find(name);
   ASSERT_NE(schema, nullptr) << name;
   std::set<std::string> described, read;
   for (const auto& [key, unused] : schema->Find("properties")->as_object()) {
-    // Those that no route reads are described where clients may wonder.
+    // Fields that no route reads are described if clients send them.
     const auto is = [name = key](const protocol::ClientField& field) { return field.name == name; };
     if (fields.contains(key) ||
         std::none_of(std::begin(protocol::kClientFields), std::end(protocol::kClientFields), is))
@@ -62,7 +62,7 @@ void ExpectFields(const std::string& name, const protocol::FieldLog& fields) {
   EXPECT_EQ(described, read) << name;
 }
 
-// The number at `path` below the schemas; -1: there is none.
+// The number at `path` below the schemas; -1 if there is none.
 std::int64_t At(const std::vector<std::string>& path) {
   const Json description = Description();
   const Json* at = description.Find("components")->Find("schemas");
@@ -105,7 +105,7 @@ TEST(OpenApi, StatesTheLimitsOfRequestsAndNoOthers) {
   EXPECT_EQ(At({"TokenIds", "maxItems"}), -1);
   const std::string pieces = StrCat("at most ", server::kPiecesMax, " tokens");
   EXPECT_NE(routes::ApiDescription().find(pieces), std::string_view::npos);
-  // Texts are as long as a body.
+  // Texts may be as long as a body.
   for (const Path& path :
        {Path{"Prompt", "anyOf", "0"}, Path{"Prompt", "anyOf", "2", "items", "anyOf", "0"},
         Path{"Message", "properties", "content", "anyOf", "0"},
