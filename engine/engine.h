@@ -69,6 +69,7 @@ struct EngineStats {
     std::int64_t hit_tokens = 0, new_tokens = 0, evicted_tokens = 0;
     std::int64_t evictions = 0;  // blocks
     std::int64_t bytes = 0, bytes_max = 0;
+    std::int64_t states = 0;  // snapshots of recurrent layers
   } prefix_cache;
   bool ffn_automatic = false;              // the modes were chosen by measurement
   std::vector<FfnMode> ffn_offered;        // modes that requests may choose

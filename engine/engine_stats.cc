@@ -70,6 +70,7 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
   const nn::PrefixCacheCounters& c = prefixes_.counters();
   const std::int64_t whole = pool_->block_bytes(nn::KvKind::kWhole),
                      window = pool_->block_bytes(nn::KvKind::kWindow);
+  const auto state = static_cast<std::int64_t>(pool_->states().state_bytes());
   return {.hits = c.hits,
           .partial = c.partial,
           .misses = c.misses,
@@ -77,8 +78,10 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
           .new_tokens = c.new_tokens,
           .evicted_tokens = c.evicted_tokens,
           .evictions = c.evictions,
-          .bytes = c.blocks * whole + c.window_blocks * window,
-          .bytes_max = prefix_blocks_.whole * whole + prefix_blocks_.window * window};
+          .bytes = c.blocks * whole + c.window_blocks * window + c.states * state,
+          .bytes_max = prefix_blocks_.whole * whole + prefix_blocks_.window * window +
+                       prefix_blocks_.states * state,
+          .states = c.states};
 }
 
 EngineStats::Flash Engine::Impl::FlashStats() const {

@@ -127,7 +127,9 @@ Status AddInputMajor(std::vector<PlannedTensor>& plan) {
 }  // namespace
 
 bool StaysFloat(std::string_view name) {
-  for (const std::string_view part : {".ffn_gate_inp", ".altup_router", "_coef.weight"})
+  for (const std::string_view part :
+       {".ffn_gate_inp", ".altup_router", "_coef.weight", ".ssm_conv1d", ".shortconv.conv",
+        ".ssm_a", ".ssm_d", ".ssm_norm"})
     if (name.find(part) != std::string_view::npos) return true;
   return name.ends_with(".bias");
 }

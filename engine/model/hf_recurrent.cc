@@ -221,7 +221,19 @@ class Arranger {
       if (std::string_view(name) == "ssm_a")
         for (float& value : values) value = -std::exp(value);
       std::erase_if(model_.tensors, [&](const TensorInfo& t) { return t.name == prefix + name; });
-      model_.AddVector(prefix + name, std::move(values));
+      const std::string_view part = name;
+      if (r_.kind == Mixer::kMamba2 && (part == "ssm_a" || part == "ssm_d")) {
+        AddRows(prefix + name, 1, std::move(values));
+      } else {
+        model_.AddVector(prefix + name, std::move(values));
+      }
+    }
+    // As llama.cpp reads them: one row for each group.
+    if (TensorInfo* norm = Find(prefix + "ssm_norm.weight");
+        norm != nullptr && r_.kind == Mixer::kMamba2 && norm->cols % r_.key_heads == 0) {
+      norm->num_dims = 2;
+      norm->rows = r_.key_heads;
+      norm->cols /= r_.key_heads;
     }
     return OkStatus();
   }
@@ -234,15 +246,20 @@ class Arranger {
       tensor->num_dims = 2;
       tensor->slabs = 1;
       ASSIGN_OR_RETURN(std::vector<float> values, Floats(model_, *tensor));
-      const std::int64_t rows = tensor->rows, cols = tensor->cols;
+      const std::int64_t cols = tensor->cols;
       std::erase_if(model_.tensors, [&](const TensorInfo& t) { return t.name == prefix + name; });
-      model_.AddMatrix(prefix + name, rows, cols,
-                       [values = std::move(values), cols](std::int64_t row, std::span<float> out) {
-                         std::copy_n(values.begin() + row * cols, cols, out.begin());
-                         return OkStatus();
-                       });
+      AddRows(prefix + name, cols, std::move(values));
     }
     return OkStatus();
+  }
+
+  void AddRows(const std::string& name, std::int64_t cols, std::vector<float> values) {
+    const auto rows = static_cast<std::int64_t>(values.size()) / cols;
+    model_.AddMatrix(name, rows, cols,
+                     [values = std::move(values), cols](std::int64_t row, std::span<float> out) {
+                       std::copy_n(values.begin() + row * cols, cols, out.begin());
+                       return OkStatus();
+                     });
   }
 
   ModelFile& model_;

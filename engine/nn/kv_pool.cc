@@ -100,7 +100,7 @@ void KvPool::Release(KvKind kind, int block) {
 std::size_t KvPool::used_bytes() const {
   std::size_t used = 0;
   for (const KvKind kind : kinds()) used += (blocks(kind) - free_blocks(kind)) * block_bytes(kind);
-  return used;
+  return used + (states_.states() - states_.free_states()) * states_.state_bytes();
 }
 
 }  // namespace thermocline::nn

@@ -93,7 +93,11 @@ class KvPool {
   std::size_t block_bytes(KvKind kind) const { return arenas_[kind].block_bytes; }
   // The bytes of 64 positions of all layers.
   std::size_t block_bytes() const { return arenas_.whole.block_bytes + arenas_.window.block_bytes; }
-  std::size_t bytes() const { return arenas_.whole.memory.size() + arenas_.window.memory.size(); }
+  // All of its memory, the states' included.
+  std::size_t bytes() const {
+    return arenas_.whole.memory.size() + arenas_.window.memory.size() +
+           states_.states() * states_.state_bytes();
+  }
   std::size_t used_bytes() const;
   // The states of recurrent layers; of no bytes where there are none.
   StatePool& states() { return states_; }

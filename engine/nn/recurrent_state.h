@@ -51,6 +51,7 @@ class StatePool {
   int states() const { return states_; }
   int free_states() const { return static_cast<int>(free_.size()); }
   int pending_max() const { return pending_; }
+  std::size_t state_bytes() const { return state_bytes_; }  // with its pending inputs
   // A state, whose floats are what they were; -1 if all are taken.
   int Take();
   void Release(int state) { free_.push_back(state); }

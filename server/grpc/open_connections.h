@@ -23,14 +23,8 @@ class OpenConnections {
   OpenConnections(server::Service& service, ConnectionCredit& credit)
       : service_(service), credit_(credit) {}
 
-<<<<<<< HEAD
-  // False: one has just sent too much, the library has not yet let go of the calls of those that
-  // did, or every place of an unproven connection is taken by one that has had no time to make a
-  // call yet.
-=======
-  // False: a connection has just sent too much, or all unproven connections are so new that they
-  // had no time for a call yet.
->>>>>>> words-server
+  // False: a connection has just sent too much, the library has not yet let go of the calls of those
+  // that did, or all unproven connections are so new that they had no time for a call yet.
   bool HasRoomForUnproven();
   // False: there are server.connections_max connections, or server.connections_per_address_max of
   // this address. Shuts the oldest unproven connection to make room.
@@ -66,13 +60,9 @@ class OpenConnections {
   void ForgetClosed();
   // Returns true if the connection has received bytes since the last check.
   bool LookAt(Connection& connection, Clock::time_point now);
-<<<<<<< HEAD
   // True if gRPC's library holds more than `share` of what it may for calls.
   bool CallsHoldMoreThan(double share) const;
-  // Shuts the proven (or the unproven) connections that hold most, until all of them hold at most
-=======
   // Shuts the proven (or the unproven) connections that hold most, until together they hold at most
->>>>>>> words-server
   // `bytes_max`.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
   // Requests a heap trim when the library has freed closed connections.

@@ -64,6 +64,7 @@ void ExposePrefixCache(const EngineStats::PrefixCache& c, MetricSet& set) {
   set.CatchUp("prefix_cache_missed_tokens_total", c.evicted_tokens, {{"reason", "evicted"}});
   set.CatchUp("kv_cache_evictions_total", c.evictions);
   set.Set("prefix_cache_limit_bytes", c.bytes_max);
+  set.Set("prefix_cache_states", c.states);
 }
 
 void ExposeMemory(const EngineStats& s, MetricSet& set) {

@@ -136,6 +136,8 @@ constexpr MetricInfo kTable[] = {
      "Blocks of 64 tokens that the prefix cache gave up for newer ones"},
     {"prefix_cache_limit_bytes", kGauge, "", "bytes", "Engine", W::kLoaded,
      "What the prefix cache may hold; memory_bytes has what it holds"},
+    {"prefix_cache_states", kGauge, "", "snapshots", "Engine", W::kLoaded,
+     "Snapshots of recurrent layers' states in the prefix cache"},
 
     {"ffn_mode", kGauge, "layer, mode", "0 or 1", "Feed-forward networks", W::kLoaded,
      "1 for the mode of a layer's last decoded token"},

@@ -22,7 +22,7 @@ namespace {
 struct Options {
   SynthParams params;
   std::string out, type = "q4_0", format = "gguf", down, routing = "uniform";
-  std::string family = "llama";
+  std::string family = "llama", mixer = "attention";
   double reuse = -1;  // -1 = not given
   bool json = false, overwrite = false;
 };
@@ -92,6 +92,9 @@ Result<double> ParseRouting(const std::string& routing) {
 Result<SynthParams> Complete(const Options& o) {
   SynthParams params = o.params;
   params.opt = o.family == "opt";
+  if (o.mixer == "delta-net") params.mixer = model::Mixer::kDeltaNet;
+  if (o.mixer == "mamba2") params.mixer = model::Mixer::kMamba2;
+  if (o.mixer == "conv") params.mixer = model::Mixer::kShortConv;
   params.reuse = params.experts > 0 ? 0.6 : 0.4;
   constexpr std::string_view kTrace = "trace:";
   const bool trace = o.routing.starts_with(kTrace);
@@ -198,6 +201,19 @@ Command AddSynth(const OptionSet& set) {
           "A mixture of so many experts in each layer, with --intermediate-size neurons each");
   set.Add("--experts-used", IntValue{&p.experts_used, 1, 4096},
           "Experts that a token goes through");
+  set.Add("--mixer", TextValue{&o->mixer, {"attention", "delta-net", "mamba2", "conv"}},
+          "Of the layers but each --attention-every-th: delta-net as Qwen 3.5, mamba2 as Granite, "
+          "conv as LFM2")
+      .ShowDefault();
+  set.Add("--attention-every", IntValue{&p.attention_every, 1, 1024}, "With --mixer").ShowDefault();
+  set.Add("--state-heads", IntValue{&p.state_heads, 1, 1024}, "Of a recurrent state").ShowDefault();
+  set.Add("--state-key-heads", IntValue{&p.state_key_heads, 1, 1024},
+          "Key heads, or Mamba's groups")
+      .ShowDefault();
+  set.Add("--state-key-dim", IntValue{&p.state_key_dim, 1, 1024}, "Rows of a head's state")
+      .ShowDefault();
+  set.Add("--state-value-dim", IntValue{&p.state_value_dim, 16, 1024}, "Columns of a head's state")
+      .ShowDefault();
   set.Add("--routing", o->routing,
           "How often experts are chosen: uniform; zipf:S, where S is the exponent over their rank; "
           "or trace:FILE, as often as in a trace of --record-trace, and kept as often")

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "tools/synth/synth_recurrent.h"
+#include "tools/synth/synth_vocabulary.h"
+
 namespace thermocline::tools {
 namespace {
 
@@ -14,7 +17,6 @@ constexpr double kFrequencyMax = 0.98;
 constexpr double kReluMean = 0.3989423, kReluDeviation = 0.5838190;
 // Limits the tilt: neurons that are rarer than a small rank can express become less rare.
 constexpr double kTiltMax = 0.98;
-constexpr float kQuiet = 0.02F;  // the blocks' addition to the residual, relative to it
 
 // Numbers that depend only on their position, so that rows can be computed in any order.
 std::uint64_t Mix(std::uint64_t x) {  // Source: splitmix64
@@ -244,6 +246,9 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
   const int d = p.hidden_size, f = p.intermediate_size;
   const int q = HeadDim(p) * p.heads, kv = HeadDim(p) * p.kv_heads;
   const std::vector<float> ones(d, 1.0F);
+  const model::Architecture& architecture = *file.config.architecture;
+  const PlainRows plain_rows = [r](std::uint64_t kind, int layer, std::int64_t row, float gain,
+                                   std::span<float> out) { r->Plain(kind, layer, row, gain, out); };
   file.AddMatrix("token_embd.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
     r->Embedding(row, out);
     return OkStatus();
@@ -258,13 +263,21 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
                      });
     };
     file.AddVector(prefix + "attn_norm.weight", ones);
-    plain("attn_q.weight", 10, q, d, 1);
-    plain("attn_k.weight", 11, kv, d, 1);
-    plain("attn_v.weight", 12, kv, d, 1);
-    plain("attn_output.weight", 13, d, q, kQuiet);
-    file.AddVector(prefix + "ffn_norm.weight", ones);
+    if (file.config.recurrent.has_state(l)) {
+      AddRecurrent(plain_rows, l, file);
+    } else {
+      plain("attn_q.weight", 10, architecture.attention_gate ? 2 * q : q, d, 1);
+      plain("attn_k.weight", 11, kv, d, 1);
+      plain("attn_v.weight", 12, kv, d, 1);
+      plain("attn_output.weight", 13, d, q, kQuiet);
+      for (const char* norm : {"attn_q_norm.weight", "attn_k_norm.weight"})
+        if (architecture.head_norm)
+          file.AddVector(prefix + norm, std::vector<float>(HeadDim(p), 1.0F));
+    }
+    file.AddVector(StrCat(prefix, architecture.ffn_norm, ".weight"), ones);
     if (p.experts > 0) {
       AddExperts(r, l, file);
+      AddSharedExpert(plain_rows, l, file);
       continue;
     }
     file.AddMatrix(prefix + (p.opt ? "ffn_up.weight" : "ffn_gate.weight"), f, d,
@@ -287,38 +300,11 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
                    });
   }
   if (p.opt) AddOptParts(file);
-  file.AddVector("output_norm.weight", ones);
+  file.AddVector(StrCat(architecture.output_norm, ".weight"), ones);
   file.AddMatrix("output.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
     r->Head(row, out);
     return OkStatus();
   });
-}
-
-// Control tokens, the 256 bytes, and words "w0", "w1", ...
-model::Vocabulary MakeVocabulary(int size) {
-  model::Vocabulary v;
-  v.kind = model::VocabularyKind::kSentencePiece;
-  v.pre_tokenizer = "default";
-  v.bos = 1;
-  v.eos = 2;
-  v.unk = 0;
-  v.add_bos = true;
-  v.add_space_prefix = true;
-  constexpr char kHex[] = "0123456789ABCDEF";
-  for (int i = 0; i < size; ++i) {
-    if (i < 3) {
-      v.tokens.push_back(i == 0 ? "<unk>" : i == 1 ? "<s>" : "</s>");
-      v.types.push_back(i == 0 ? model::TokenType::kUnknown : model::TokenType::kControl);
-    } else if (i < 259) {
-      v.tokens.push_back(StrCat("<0x", kHex[(i - 3) / 16], kHex[(i - 3) % 16], ">"));
-      v.types.push_back(model::TokenType::kByte);
-    } else {
-      v.tokens.push_back(StrCat("\xE2\x96\x81w", i - 259));
-      v.types.push_back(model::TokenType::kNormal);
-    }
-    v.scores.push_back(-static_cast<float>(i));
-  }
-  return v;
 }
 
 Status CheckExperts(const SynthParams& p) {
@@ -339,9 +325,11 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
     return base::InvalidArgument("--vocab ", p.vocab_size,
                                  ": at least 260, for control tokens and bytes");
   model::ModelConfig c;
+  if (p.mixer != model::Mixer::kAttention && (p.opt || p.predictor_rank > 0))
+    return base::InvalidArgument("--mixer has neither --family opt nor predictors");
   if (p.opt && (p.experts > 0 || p.predictor_rank > 0))
     return base::InvalidArgument("--family opt has neither experts nor predictors in its file");
-  ASSIGN_OR_RETURN(c.architecture, model::FindArchitecture(p.opt ? "opt" : "llama"));
+  ASSIGN_OR_RETURN(c.architecture, model::FindArchitecture(FamilyOf(p)));
   c.hidden_size = p.hidden_size;
   c.intermediate_size = p.intermediate_size;
   c.num_hidden_layers = p.layers;
@@ -356,6 +344,7 @@ Result<model::ModelConfig> MakeConfig(const SynthParams& p) {
                .intermediate_size = p.experts > 0 ? p.intermediate_size : 0,
                .router = c.architecture->router};
   if (p.predictor_rank > 0) c.sparse_threshold = 0;
+  SetMixers(p, c);
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;
 }

@@ -42,6 +42,11 @@ struct SynthParams {
   bool opt = false;            // OPT's networks of two matrices, layer norms and learned positions
   // Above 0: mixtures of experts with intermediate_size neurons each.
   int experts = 0, experts_used = 0;
+  // Recurrent layers but for each `attention_every`-th; kAttention: there are none. Delta nets are
+  // Qwen 3.5's family, Mamba-2 is Granite's, convolutions are LFM2's.
+  model::Mixer mixer = model::Mixer::kAttention;
+  int attention_every = 4, state_heads = 32, state_key_heads = 16, state_key_dim = 128,
+      state_value_dim = 128;
   double routing_zipf = 0;  // exponent of the experts' frequencies over their rank; 0: uniform
   // [..][E] frequencies of experts by layer, repeated if there are fewer than layers; empty: as
   // above.
