@@ -12,6 +12,7 @@ namespace {
 
 // Returns an error if a model's neurons cannot be split between two sides.
 Status CheckCanSplit(const LoadedModel& m) {
+  RETURN_IF_ERROR(model::RequireNetworks(m.config, StrCat(m.path, ": the hot tier")));
   if (m.memory.tier == MemoryPlan::Tier::kLayers) {
     return base::FailedPrecondition(
         m.path,

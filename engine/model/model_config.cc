@@ -297,6 +297,14 @@ Status RequireAttention(const ModelConfig& config, std::string_view what) {
                                   "place there");
 }
 
+Status RequireNetworks(const ModelConfig& config, std::string_view what) {
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer)
+    if (!config.recurrent.has_network(layer))
+      return base::FailedPrecondition(what, ": works with the neurons of every layer, and layer ",
+                                      layer, " of this model has none");
+  return OkStatus();
+}
+
 void SetDenseSize(ModelConfig& c) {
   for (int layer = 0; layer < std::min(c.num_hidden_layers, 1024); ++layer)
     if (!c.experts.InLayer(layer)) return;

@@ -290,6 +290,7 @@ Status Calibrate(const Options& o) {
   RETURN_IF_ERROR(CheckPlotPath(o.plot));
   ASSIGN_OR_RETURN(const auto model, LoadWithProgress(WithMode(o.model, FfnMode::kDense)));
   if (o.kind != "threshold" && o.kind != "inputs") RETURN_IF_ERROR(CheckTrueZeros(*model));
+  RETURN_IF_ERROR(model::RequireNetworks(model->config, "calibrate").Annotate(model->path));
   ASSIGN_OR_RETURN(auto windows, ReadTextWindows(o.text, *model));
   ASSIGN_OR_RETURN(SplitWindows split, SplitHeldOut(o.text, std::move(windows)));
   ASSIGN_OR_RETURN(OpenSideCar side_car, OpenSideCarOf(*model, o.side_car, PartOf(o)));

@@ -58,6 +58,7 @@ class Recorder final : public ffn::FfnTap {
 
 Status CheckTrueZeros(const load::LoadedModel& model) {
   RETURN_IF_ERROR(model::RequireDense(model.config, "activations").Annotate(model.path));
+  RETURN_IF_ERROR(model::RequireNetworks(model.config, "activations").Annotate(model.path));
   switch (model.config.hidden_act) {
     case Activation::kRelu:
     case Activation::kFatRelu:

@@ -351,7 +351,9 @@ Status Pack(const Options& o) {
     return base::InvalidArgument("--text and --trace: give one of them");
   const model::ModelConfig& config = source.file->config;
   if (config.experts.any()) return PackExperts(o, source);
-  return model::HasTrueZeros(config.hidden_act) ? PackNeurons(o, source) : PackLayers(o, source);
+  const bool neurons =
+      model::HasTrueZeros(config.hidden_act) && model::RequireNetworks(config, "neurons").ok();
+  return neurons ? PackNeurons(o, source) : PackLayers(o, source);
 }
 
 }  // namespace
