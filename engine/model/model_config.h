@@ -134,7 +134,8 @@ Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config)
 Status RequireDense(const ModelConfig& config, std::string_view what);
 // FailedPrecondition for models with recurrent layers: `what` is not made for their states.
 Status RequireAttention(const ModelConfig& config, std::string_view what);
-// FailedPrecondition where some layers have no feed-forward network: `what` works with each layer's.
+// FailedPrecondition where some layers have no feed-forward network: `what` works with each
+// layer's.
 Status RequireNetworks(const ModelConfig& config, std::string_view what);
 
 // Mixtures without a dense layer: F is an expert's, so that nothing is sized by a number that no

@@ -63,7 +63,10 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
 // Checks whether to go on before a step that computes `tokens` tokens, which must fit the cache.
 Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   if (!answers_.GoesOn(s.job)) return Stop::kCancelled;
-  if (yield_ && !first_ && yield_(spent_)) return Stop::kYielded;
+  // Scores have logits of every token of the prompt: such a step takes as long as several of the
+  // others, who have their turn behind each.
+  const bool scores = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
+  if (yield_ && !first_ && yield_(spent_, scores)) return Stop::kYielded;
   first_ = false;
   if (make_room_ && !make_room_(cache_.BlocksWanted(tokens))) return Stop::kNoMemory;
   return Stop::kNone;

@@ -36,9 +36,10 @@ class DecodeLoop {
     adapt::FfnGovernor& governor;
     int logits_max = 1;        // as exec::Transformer
     bool short_steps = false;  // of prompts, while others wait
-    // Asked before each step but a turn's first with the tokens that the turn has computed (a
-    // prompt's count less); true: others want to go on. Empty: nobody.
-    std::function<bool(double)> yield = {};
+    // Called before every step of a turn except the first, with the tokens computed so far (prompt
+    // tokens count less), and whether the turn should end as soon as anyone waits. Returns true to
+    // yield to another request. Empty: nobody waits.
+    std::function<bool(double, bool)> yield = {};
     std::function<bool()> crowded = {};  // whether they do; empty: nobody does
     // Seconds of a decoded token; 0, or empty: not known.
     std::function<double()> token_s = {};
@@ -78,7 +79,7 @@ class DecodeLoop {
   const int spec_tokens_;
   adapt::FfnGovernor& governor_;
   const int logits_max_;
-  const std::function<bool(double)> yield_;
+  const std::function<bool(double, bool)> yield_;
   const bool short_steps_;
   const std::function<bool()> crowded_;
   const std::function<double()> token_s_;

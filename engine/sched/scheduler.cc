@@ -39,7 +39,7 @@ Scheduler::Scheduler(const Params& params)
       answers_(params.loop.answers),
       loop_([&] {
         DecodeLoop::Params loop = params.loop;
-        loop.yield = [this](double spent) { return WantsToYield(spent); };
+        loop.yield = [this](double spent, bool soon) { return WantsToYield(spent, soon); };
         loop.crowded = [this] {
           return sequences_.size() > 1 || params_.queue.counts().requests > 0;
         };
@@ -242,11 +242,12 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
 }
 
 // Asked before each step of a turn.
-bool Scheduler::WantsToYield(double spent) {
+bool Scheduler::WantsToYield(double spent, bool soon) {
   params_.queue.ExpireLate(SteadyClock::now());
   if (params_.queue.TakeNews() || SteadyClock::now() >= next_timeout_) Tend();
   if (HasCompany()) return true;
-  if (params_.quantum_tokens == 0 || spent - asked_at_ < params_.quantum_tokens) return false;
+  if (params_.quantum_tokens == 0) return false;
+  if (!soon && spent - asked_at_ < params_.quantum_tokens) return false;
   order_.Took(current_->job.request.tenant, spent - asked_at_, !current_->started);
   asked_at_ = spent;
   next_ = Choose(current_);

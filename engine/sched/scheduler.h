@@ -91,7 +91,8 @@ class Scheduler {
   // wakes those whose reader has read.
   void Tend();
   std::optional<SteadyClock::time_point> NextTimeout() const;
-  bool WantsToYield(double spent);
+  // `soon`: to anyone who waits, though the turn is not over.
+  bool WantsToYield(double spent, bool soon);
   bool MakeRoom(const nn::KvCount& blocks);
   void DropPassed(int blocks);
   // True if memory can be had for a sequence of `tokens` tokens and a turn of it: less senior ones

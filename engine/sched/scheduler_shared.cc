@@ -309,8 +309,8 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
     }
     const nn::KvCount more = s.cache.BlocksWanted(share.tokens());
     current_ = &s;
-    const bool room = MakeRoom({wanted.whole + more.whole, wanted.window + more.window,
-                                wanted.states + more.states});
+    const bool room = MakeRoom(
+        {wanted.whole + more.whole, wanted.window + more.window, wanted.states + more.states});
     current_ = nullptr;
     if (room) {
       wanted.whole += more.whole;

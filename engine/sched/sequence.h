@@ -92,7 +92,7 @@ struct Sequence {
   // Places in the prompt at which a snapshot of the recurrent layers' state is kept: others will go
   // on there. 0: there is none.
   std::array<int, 2> marks = {};
-  exec::StepError error;      // of its last step
+  exec::StepError error;  // of its last step
 };
 
 }  // namespace thermocline::sched

@@ -23,8 +23,8 @@ class OpenConnections {
   OpenConnections(server::Service& service, ConnectionCredit& credit)
       : service_(service), credit_(credit) {}
 
-  // False: a connection has just sent too much, the library has not yet let go of the calls of those
-  // that did, or all unproven connections are so new that they had no time for a call yet.
+  // False: a connection has just sent too much, the library has not yet let go of the calls of
+  // those that did, or all unproven connections are so new that they had no time for a call yet.
   bool HasRoomForUnproven();
   // False: there are server.connections_max connections, or server.connections_per_address_max of
   // this address. Shuts the oldest unproven connection to make room.

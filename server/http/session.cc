@@ -14,6 +14,7 @@ namespace thermocline::http {
 namespace {
 
 namespace asio = boost::asio;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t kReadBytes = 4096;
@@ -272,11 +273,22 @@ void Session::OnResponded(ErrorCode error, bool goes_on) {
 // becomes its first read.
 void Session::NextRequest() {
   if (client_left_) return Close();
+  if (!watching_ && reader_.early_bytes() > 0) return PacePipelined();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
   MakeWayIfAsked();
   if (reader_.early_bytes() > 0) connection_->Cancel();  // the request has arrived already
   connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+}
+
+// Clients that send the next request before they have the answer to the last one would otherwise
+// keep a thread of streams busy, with or without a key.
+void Session::PacePipelined() {
+  constexpr milliseconds kPipelined{1};
+  room_timer_.expires_after(kPipelined);
+  room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+    if (!error) self->ReadRequest();
+  });
 }
 
 // Offers this connection's place to new ones, except for the operator's. It stays on offer until a

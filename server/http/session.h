@@ -63,6 +63,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void Respond(HttpResponse response);
   void OnResponded(ErrorCode error, bool goes_on);
   void NextRequest();
+  // Reads a request that has arrived early after a pause.
+  void PacePipelined();
   // Closes when the client has read the answer, though it may still be sending.
   void Linger();
   void Discard(std::size_t bytes_max);
