@@ -2,11 +2,12 @@
 import json
 import shutil
 import socket
+import subprocess
 import time
 
 import httpx
 import pytest
-from conftest import TIDEPOOL_FOLDER, Daemon, wait_until
+from conftest import BIN, TIDEPOOL_FOLDER, Daemon, wait_until
 from daemon_client import STORY, post, value
 
 
@@ -168,3 +169,20 @@ def test_a_prompt_of_megabytes_is_refused_without_tokenizing_it(daemon):
     response = post(daemon, {"messages": [{"role": "user", "content": "owl " * 1_000_000}]})
     error = response.json()["error"]
     assert response.status_code == 400 and error["code"] == "context_length_exceeded" and "at least" in error["message"]
+
+
+def test_pipelined_requests_are_paced(tmp_path):
+    """Three connections of requests without a key kept both processors: a neighbour's tokens came six times as late."""
+    count = 150
+    request = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    keys = tmp_path / "keys"
+    hashed = subprocess.run([BIN / "thermoclined", "--hash-key", "alice"], input=b"a-key-of-some-length\n", capture_output=True, check=True)
+    keys.write_bytes(hashed.stdout)
+    with Daemon(f"server.api_keys_file={keys}", "log.access=false") as d, socket.create_connection(("127.0.0.1", d.port)) as s:
+        s.settimeout(60)
+        begin = time.monotonic()
+        s.sendall(request * count)
+        answers = b""
+        while answers.count(b"HTTP/1.1 401") < count:
+            answers += s.recv(1 << 16)
+        assert time.monotonic() - begin >= count / 1000  # one a millisecond, at most

@@ -70,7 +70,7 @@ def test_metrics_that_no_panel_shows_are_known():
     assert set(DOCUMENTED) - shown <= {f"thermocline_{name}" for name in (
         "build_info", "model_load_seconds", "num_requests_paused", "queue_prefill_tokens_max", "tokenize_seconds", "cancel_latency_seconds", "engine_batch_size",
         "engine_heartbeats_total", "engine_last_step_timestamp_seconds", "preemptions_total", "recomputed_tokens_total", "kv_cache_tokens",
-        "kv_cache_capacity_tokens", "prefix_cache_lookups_total", "prefix_cache_missed_tokens_total", "kv_cache_evictions_total", "prefix_cache_limit_bytes",
+        "kv_cache_capacity_tokens", "prefix_cache_lookups_total", "prefix_cache_missed_tokens_total", "kv_cache_evictions_total", "prefix_cache_limit_bytes", "prefix_cache_states",
         "ffn_rows_read_total", "ffn_bytes_saved_total", "ffn_predictor_bytes_read_total", "predictor_audited_tokens_total", "predictor_missed_mass_total",
         "predictor_mass_total", "predictor_window_tokens", "flash_info", "hot_neurons", "hot_layer_seconds_total", "hot_layers_total", "spec_acceptance",
         "predictor_neurons_total", "tool_calls_total", "tool_call_rejected_total", "request_fields_ignored_total",

@@ -90,6 +90,26 @@ TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
   EXPECT_GT(engine->Stats().recomputed_tokens, 0);
 }
 
+// One connection that scored prompts took turns of sixteen tokens' time, and a neighbour's tokens
+// came seven times as late.
+TEST(Scheduler, ScoresOfAPromptLetOthersInBehindEachStep) {
+  const auto engine = Load(Tidepool());
+  Request scored = Story(1, 0);
+  scored.prompt.resize(400, 321);
+  scored.logprobs = 0;
+  scored.prompt_logprobs = scored.prompt_only = true;
+  Channel scores;
+  const Channel answer =
+      SubmitAndThen(*engine, Story(2, 500), [&] { scores = *engine->Submit(scored); });
+  const auto neighbour = End(*answer), read = End(*scores);
+  const auto meanwhile =
+      std::count_if(neighbour.times.begin(), neighbour.times.end(), [&read](const auto& time) {
+        return time > read.usage.begun_at && time < read.usage.ended_at;
+      });
+  // A step scores 16 tokens, and behind each the neighbour has a turn of 8.
+  EXPECT_GE(meanwhile, 100);
+}
+
 TEST(Scheduler, ASharedPromptIsReadOnce) {
   const auto engine = Load(Tidepool());
   Request request = Story(5, 100);
