@@ -17,8 +17,7 @@ float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 RecurrentInputs::RecurrentInputs(const model::ModelConfig& config, const model::Weights& weights,
                                  const kernels::OpTable& ops)
-    : config_(config),
-      r_(config.recurrent),
+    : r_(config.recurrent),
       weights_(weights),
       ops_(ops),
       channels_(config.recurrent.channels(config.hidden_size)) {

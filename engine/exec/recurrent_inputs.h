@@ -39,7 +39,6 @@ class RecurrentInputs {
  private:
   void Transpose(int layer, float* taps) const;
 
-  const model::ModelConfig& config_;
   const model::RecurrentConfig& r_;
   const model::Weights& weights_;
   const kernels::OpTable& ops_;

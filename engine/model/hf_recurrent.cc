@@ -1,5 +1,6 @@
 // Recurrent layers in Hugging Face's config.json, and their tensors in GGUF's order.
 #include "engine/model/hf_recurrent.h"
+#include "kernels/quantize.h"
 
 #include <algorithm>
 #include <cmath>

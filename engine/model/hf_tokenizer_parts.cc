@@ -39,6 +39,8 @@ Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
        "llama-bpe"},
       {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
        "qwen2"},
+      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
+       "qwen35"},
   };
   const Json* pre = tokenizer.Find("pre_tokenizer");
   if (pre == nullptr) return base::Unimplemented("field 'pre_tokenizer' is missing");

@@ -152,3 +152,20 @@ def test_true_zeros_are_skipped_without_a_gate(mode, tmp_path):
     dense = run("run", model, "-p", "abc", "-n", 12, "--temperature", 0, "--ignore-eos", "--ffn-mode", "dense").stdout
     sparse = run("run", model, "-p", "abc", "-n", 12, "--temperature", 0, "--ignore-eos", "--ffn-mode", mode).stdout
     assert sparse == dense if mode == "exact" else sparse
+
+
+SYNTH = ["--layers", 4, "--hidden-size", 256, "--heads", 4, "--kv-heads", 2, "--state-heads", 8, "--state-key-heads", 2, "--state-key-dim", 32,
+         "--state-value-dim", 32, "--vocab", 2000, "--type", "q8_0"]
+
+
+@pytest.mark.parametrize("mixer,more,share", [
+    ("delta-net", ["--experts", 16, "--experts-used", 4, "--intermediate-size", 128], 0.5),
+    ("mamba2", ["--intermediate-size", 512], 0.7),
+    ("conv", ["--intermediate-size", 512], 0.7),
+])
+def test_layers_and_experts_from_flash_give_the_same_text(mixer, more, share, tmp_path):
+    model = tmp_path / "model.gguf"
+    run("synth", model, "--mixer", mixer, *SYNTH, *more)
+    run("pack", model)
+    asked = ["run", model, "-p", "w1 w2 w3", "-n", 24, "--ignore-eos", "--temperature", 0]
+    assert run(*asked, "--ffn-memory", share).stdout == run(*asked).stdout
