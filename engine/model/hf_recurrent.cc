@@ -1,6 +1,5 @@
 // Recurrent layers in Hugging Face's config.json, and their tensors in GGUF's order.
 #include "engine/model/hf_recurrent.h"
-#include "kernels/quantize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "engine/model/derived_tensor.h"
 #include "engine/model/hf_config.h"
 #include "engine/model/hf_fields.h"
+#include "kernels/quantize.h"
 
 namespace thermocline::model {
 namespace {
