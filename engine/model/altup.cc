@@ -80,8 +80,7 @@ Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string
                      ModelConfig& c) {
   if (!c.architecture->altup) return OkStatus();
   AltUpConfig& a = c.altup;
-  constexpr int kKvLayers =
-      20;  // the default of files without the field. Source: llama.cpp's gemma3n
+  constexpr int kKvLayers = 20;  // if the file gives none. Source: llama.cpp's gemma3n
   ASSIGN_OR_RETURN(a.streams, keys.Int(prefix + "altup.num_inputs"));
   RETURN_IF_ERROR(CheckStreams("altup.num_inputs", a.streams));
   ASSIGN_OR_RETURN(a.embedding_dim, keys.Int(prefix + "embedding_length_per_layer_input"));

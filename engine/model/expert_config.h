@@ -32,16 +32,14 @@ struct RouterConfig {
 };
 
 struct ExpertConfig {
-  int num_experts = 0;          // E; 0: the model is no mixture
-  int num_experts_per_tok = 0;  // K
-  int intermediate_size = 0;    // neurons of an expert
-  int shared_intermediate_size =
-      0;                      // of the shared expert, which every token passes through; 0: none
-  bool shared_gated = false;  // times sigmoid(switch . x)
-  int first_layer = 0;        // earlier layers are dense
-  int step = 1;               // from there on, layers il with (il + 1) % step == 0
-  std::vector<bool> layers =
-      {};  // [L] layers with experts; overrides the rule above; empty: not used
+  int num_experts = 0;               // E; 0: the model is no mixture
+  int num_experts_per_tok = 0;       // K
+  int intermediate_size = 0;         // neurons of an expert
+  int shared_intermediate_size = 0;  // of the shared expert; 0: none
+  bool shared_gated = false;         // times sigmoid(switch . x)
+  int first_layer = 0;               // earlier layers are dense
+  int step = 1;                      // from there on, layers il with (il + 1) % step == 0
+  std::vector<bool> layers = {};     // [L] layers with experts, instead; empty: as above
   RouterConfig router;
 
   bool any() const { return num_experts > 0; }

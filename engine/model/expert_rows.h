@@ -11,9 +11,9 @@ inline constexpr std::string_view kExpertDownRows = "ffn_down_t_exps.weight";
 
 bool HasExpertRows(const ModelFile& model);
 // Replaces the experts' down projections along columns by computed ones along rows (or the
-// reverse); a file without experts stays as it is. Quantised weights, whose blocks then contain
-// other weights, become q8_0 and are rounded again, which a warning reports. InvalidArgument:
-// another shape.
+// reverse); a file without them stays as it is. Quantised weights, whose blocks then contain other
+// weights, become q8_0 and are rounded again, which a warning reports. InvalidArgument: another
+// shape.
 Status TurnExpertsDown(ModelFile& model, bool to_rows);
 
 }  // namespace thermocline::model

@@ -84,7 +84,7 @@ Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::by
                   std::span<std::byte> to) {
   const std::uint16_t d = kernels::FloatToHalf(scale);
   constexpr std::size_t kBytes = 64,
-                        kBlock = 66;  // levels of a block of TQ2_0, and the whole block
+                        kBlock = 66;  // bytes of levels, and of a block of TQ2_0
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto byte = static_cast<unsigned>(from[i]);
     if ((byte & byte >> 1 & 0x55U) != 0)

@@ -302,7 +302,6 @@ void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
   if (chat == nullptr || !chat->is_array()) return;
   // Chooses the template named "default", or else the first, and "tool_use" for requests with
   // tools.
-  // tools.
   for (const Json& named : chat->as_array()) {
     const Json *name = named.Find("name"), *text = named.Find("template");
     if (name == nullptr || !name->is_string() || text == nullptr || !text->is_string()) continue;

@@ -176,8 +176,7 @@ int AnswerSteps::Wanted(const Sequence& s) const {
 void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   s.usage.ended_at = SteadyClock::now();
   Status& error = s.error.status;
-  const bool given_up =
-      error.code() == StatusCode::kCancelled;  // GoesOn returned false during a wait
+  const bool given_up = error.code() == StatusCode::kCancelled;  // GoesOn returned false
   if (given_up) error = {};
   const bool early = why == Stop::kCancelled || why == Stop::kError;
   if (error.ok() && early && !s.job.channel->cancelled())

@@ -58,11 +58,10 @@ class AnswerSteps {
   // The next chunk of tokens to prefill.
   struct Chunk {
     std::span<const int> tokens = {};
-    int at = 0;          // position of the first token in the sequence
-    bool score = false;  // the prompt's tokens are scored
-    bool last = false;   // the first token of the answer follows this chunk
-    bool generated =
-        false;  // answer tokens that were decoded in a lossy mode: recomputed one by one
+    int at = 0;              // position of the first token in the sequence
+    bool score = false;      // the prompt's tokens are scored
+    bool last = false;       // the first token of the answer follows this chunk
+    bool generated = false;  // decoded in a lossy mode: recomputed one by one
 
     int rows() const { return score ? base::IntSize(tokens) : last ? 1 : 0; }
   };

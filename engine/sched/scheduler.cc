@@ -216,7 +216,6 @@ std::optional<SteadyClock::time_point> Scheduler::NextTimeout() const {
 
 // Chooses the next candidate to compute. With `current`, the sequence whose turn it is: returns the
 // one that takes over, if any.
-// takes over, if any.
 std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::vector<TurnOrder::Candidate> candidates;
   std::vector<Choice> choices;
@@ -293,8 +292,7 @@ bool Scheduler::Fits(const Job& newcomer) const {
 
 bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const {
   const nn::KvPool& pool = params_.pool;
-  const int window =
-      nn::WindowBlocks(pool.window());  // sequences that release blocks behind the window
+  const int window = nn::WindowBlocks(pool.window());  // passed blocks are released
   nn::KvCount held;
   for (const auto& s : sequences_) {
     const bool computing = s.get() == current_;

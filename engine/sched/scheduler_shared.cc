@@ -1,6 +1,6 @@
 // Composes the steps that sequences share: which sequences take part, and with how many tokens.
 //
-// Of the sequences that may compute, those of the highest priority whose layers have the same modes
+// The sequences of the highest priority that may compute, and whose layers have the same modes,
 // share every step: each answering sequence computes its next token, and prefill gets the rest of
 // the step's budget, one sequence after the other. If some sequences cannot take part, they and the
 // others alternate in turns of the same length.

@@ -42,11 +42,10 @@ class StepBudget {
   double Decoding(int answers) const;
 
   const double target_s_;
-  std::array<double, kAnswersMax + 1> decoding_s_ =
-      {};               // [answers], seconds of a step without prefill
-  double read_s_ = 0;   // seconds of one more prefilled token
-  double alone_s_ = 0;  // seconds per token of a sequence alone
-  int in_turns_ = 0;    // steps since sharing did not pay
+  std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] without prefill
+  double read_s_ = 0;                                    // seconds of one more prefilled token
+  double alone_s_ = 0;                                   // seconds per token of a sequence alone
+  int in_turns_ = 0;                                     // steps since sharing did not pay
 };
 
 }  // namespace thermocline::sched

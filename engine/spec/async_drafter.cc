@@ -151,8 +151,7 @@ bool AsyncDrafter::FindNext(std::size_t at) {
 }
 
 std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
-  constexpr std::size_t kAtOnce =
-      4;  // the most probable first, as the target may finish at any time
+  constexpr std::size_t kAtOnce = 4;  // the most probable first: the target may finish
   const std::size_t slot = ready_.load(std::memory_order_relaxed);
   const auto most = static_cast<std::size_t>(source_.paths_max());
   std::size_t count = std::min(whole_ ? most : std::min(most, kAtOnce), entries_.size() - slot);

@@ -78,7 +78,7 @@ class Decoder {
   std::span<const int> sequence() const { return sequence_; }
   const SpecUsage& usage() const { return usage_; }
   const SpecStats& stats() const { return stats_; }
-  // Keeps the last so many rounds in stats().rounds.
+  // Keeps the last `count` rounds in stats().rounds.
   void KeepRounds(int count) {
     rounds_max_ = count;
     stats_.rounds.reserve(rounds_max_);

@@ -33,7 +33,7 @@ class DraftSource {
   struct Path {
     int kept = 0;
     int token = -1;
-    Draft* draft = nullptr;  // proposals behind it are appended here; empty at first
+    Draft* draft = nullptr;  // proposals after it are appended here; empty at first
   };
   // Maximum paths of one ProposeEach, which costs little more than one path; 0: not supported.
   virtual int paths_max() const { return 0; }

@@ -19,7 +19,7 @@ class Drawer {
              bool distributions);
   // The tokens generated so far are `generated`: penalties depend on them.
   void Follow(std::span<const int> generated);
-  // Requires: logits [V] of the token behind those followed, at `position`.
+  // Requires: logits [V] of the token after the followed ones, at `position`.
   void Draw(std::span<const float> logits, int position, Proposal& proposal);
   // Sets the source of random numbers, for tests that record draws. Null: the seed's.
   void SetChance(const sampling::Chance* chance) { chance_ = chance; }

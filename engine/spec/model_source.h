@@ -44,8 +44,7 @@ class ModelSource final : public DraftSource {
   // Creates a source that drafts with the target's own weights. Errors as Create.
   static Result<std::unique_ptr<ModelSource>> OfTarget(SelfParams params);
 
-  static constexpr int kSelfStepTokens =
-      ffn::kSparseTokensMax;  // maximum tokens of one of its steps
+  static constexpr int kSelfStepTokens = ffn::kSparseTokensMax;  // maximum of one step
 
   const char* name() const override { return target_ != nullptr ? "self" : "model"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;

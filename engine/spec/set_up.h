@@ -46,9 +46,8 @@ class Speculation {
   // target cannot draft for itself, or not while it verifies and the mode requires that.
   static Result<std::unique_ptr<Speculation>> Create(Params params);
 
-  // Measures steps of the target and of the draft, for at most about `seconds`; leaves the cache
-  // empty. Gives up if the first second or so is not enough: a target on a slow device is measured
-  // on line.
+  // Measures steps of the target and of the draft, for about `seconds`; leaves the cache empty. A
+  // slow target exceeds this time after two measured steps, and is then measured on line.
   void WarmUp(int token, double seconds);
 
   // The decoder of every request; without a source if the mode is off.
