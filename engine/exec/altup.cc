@@ -18,7 +18,7 @@ double MeanSquare(const float* x, int n) {
   return sum / n;
 }
 
-// x [n] of the magnitude `target`, a root of a mean square.
+// Rescales x [n] to the root mean square `target`.
 void Rescale(double target, float* x, int n) {
   constexpr double kSquareMin = 1e-5;  // Source: transformers
   const auto factor =
@@ -104,7 +104,7 @@ Status AltUp::Begin(std::span<const int> tokens, const float* embeddings) {
   return ReadLayerInputs(tokens);
 }
 
-// Tokens behind the table's end, which stand for images and sounds, have the first row.
+// Tokens after the table's end, which stand for images and sounds, use the first row.
 // Source: transformers' get_per_layer_inputs.
 Status AltUp::ReadLayerInputs(std::span<const int> tokens) {
   const model::FileRows& table = *weights_.altup.layer_embedding;

@@ -15,7 +15,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows everything; allocates nothing after construction.
+// Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class AltUp {
  public:
   struct Params {
@@ -28,19 +28,19 @@ class AltUp {
   };
   // Requires: config.altup.any().
   explicit AltUp(const Params& params);
-  // Bytes that a construction with these sizes allocates; none where the family has no streams.
+  // Bytes that a construction with these sizes allocates; 0 if the family has no streams.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
-  // The streams of a step's tokens from their embeddings [T, D], and what layers read of the tokens
-  // alone. Errors as model::FileRows::Read.
+  // Initializes the streams of a step's tokens from their embeddings [T, D], and the per-layer
+  // embeddings from the token ids. Errors as model::FileRows::Read.
   Status Begin(std::span<const int> tokens, const float* embeddings);
-  // residual [T, D] = the first stream as the layer predicts it.
+  // residual [T, D] = the layer's prediction of the first stream.
   void Predict(int layer, int tokens, float* residual);
-  // residual = (residual + hidden + norm(laurel hidden)) / sqrt 2; `hidden` as attention read it.
+  // residual = (residual + hidden + norm(laurel hidden)) / sqrt 2; `hidden` is attention's input.
   void AddLaurel(int layer, int tokens, const nn::ActivationBuffer& hidden, float* residual);
-  // The streams from what the layer made of the first, and the layer's embedding added.
+  // Corrects the streams by the layer's output for the first one, and adds the layer's embedding.
   void Correct(int layer, int tokens, const float* residual);
-  // residual = what the streams are together.
+  // residual = the streams combined.
   void End(int tokens, float* residual);
 
  private:
@@ -50,8 +50,8 @@ class AltUp {
   float* prediction(int token, int index) {
     return predictions_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
   }
-  // Computes the m(x) (model/altup.h) that the streams' coefficients of tokens are made from: of
-  // `x` [T, D], `stride` apart.
+  // Computes m(x) (model/altup.h), from which the coefficients of the tokens' streams are made, of
+  // `x` [T, D] with rows `stride` apart.
   void Route(const model::AltUpWeights& w, int tokens, const float* x, std::ptrdiff_t stride);
   void AddEmbedding(int layer, int tokens);
   Status ReadLayerInputs(std::span<const int> tokens);

@@ -176,7 +176,8 @@ void AttentionBlock::RotateAndStore(int layer, int token) {
   Store(layer, token, k, v);
 }
 
-// Four bits hold heads whose outliers are spread; what attention sees is spread back.
+// With four bits, a rotation spreads the heads' outliers over their dimensions; attention's output
+// is rotated back.
 bool AttentionBlock::SpreadsHeads() const {
   return step_.place(0).cache->pool().type() == kernels::KvType::kQ4_0;
 }
@@ -230,7 +231,7 @@ void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
 int AttentionBlock::TokensOfTile(int tokens) const {
   const int kv_heads = config_.num_key_value_heads;
   int tile = std::max(1, kernels::kAttentionRows / group_);
-  // Some items for each thread.
+  // Gives each thread several items.
   while (tile > 1 && (tokens + tile - 1) / tile * kv_heads < 2 * pool_.threads())
     tile = (tile + 1) / 2;
   return tile;
@@ -256,7 +257,7 @@ void AttentionBlock::GatherQueries(const Rows& rows, int thread) {
   }
 }
 
-// The parts of the tile's tokens over one chunk, into their running states.
+// Adds the tile's attention over one chunk to the tokens' running states.
 void AttentionBlock::AddChunk(int layer, const Rows& rows, int chunk, int thread) {
   std::array<kernels::PositionSpan, kernels::kAttentionRows> spans;
   const kernels::AttentionState part = ws_.chunk.state(thread, 0);

@@ -1,9 +1,9 @@
-// Attention of one layer: from its normed input to what is added to the residual.
+// Attention of one layer: from its normed input to its contribution to the residual.
 //
-// Positions are cut into chunks at fixed places, each chunk's softmax is computed alone, and chunks
-// are merged in order, so that the bits do not depend on the threads. Tiles of a prompt's tokens
-// are the items of the parallel loop: a tile reads a block's K and V once. A single token's
-// items are its chunks.
+// Positions are divided into chunks at fixed boundaries. Each chunk's softmax is computed alone,
+// and chunks are merged in order, so the bits do not depend on the threads. The items of the
+// parallel loop are tiles of a prompt's tokens, each of which reads a block's K and V once, or the
+// chunks of a single token.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows everything; allocates nothing after construction.
+// Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class AttentionBlock {
  public:
   struct Params {
@@ -32,7 +32,7 @@ class AttentionBlock {
     base::WorkerPool& pool;
     nn::Multiplier& multiplier;
     nn::Workspace& workspace;
-    InputSparsity* inputs;  // null: no layer is computed so
+    InputSparsity* inputs;  // null: mode inputs is not used
     const StepTokens& step;
   };
   explicit AttentionBlock(const Params& params);
@@ -42,17 +42,17 @@ class AttentionBlock {
     return LatentAttention::Bytes(config, tokens_max) + gated * sizeof(float);
   }
 
-  // Returns how many tokens of a sequence make a tile, so that there is work for all threads.
+  // Returns the number of tokens of a sequence in a tile, chosen so that all threads have work.
   int TokensOfTile(int tokens) const;
-  // Stores the step's K and V, and computes attention_out of `hidden`. `by_inputs`: the
-  // layer's matrices read only inputs that count.
+  // Stores the step's K and V, and computes attention_out of `hidden`. `by_inputs`: the layer's
+  // matrices read only the weights of inputs that count.
   void Run(int layer, bool by_inputs);
 
  private:
-  // q, k and v of `hidden`, not yet rotated.
+  // Computes q, k and v of `hidden`, without rotation.
   void ProjectInput(int layer, bool by_inputs);
   void ProjectOutput(int layer, bool by_inputs);
-  // Parts `gated_q_` into queries, and leaves the gates where they are.
+  // Separates the queries from `gated_q_`, where the gates stay.
   void SplitGates(int token);
   // attention [H Dh] *= sigmoid(gate).
   void ApplyGates(int token, float* attention) const;
@@ -63,20 +63,20 @@ class AttentionBlock {
   bool SpreadsHeads() const;
   void SpreadHeads(float* heads, int count);
   void Store(int layer, int token, const float* k, const float* v);
-  // `k` is null where another layer's keys are read.
+  // `k` is null if the layer reads another layer's keys.
   void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   void Rotate(int layer, int position, float* q, float* k);
-  // Returns the factor of queries.
+  // Returns the factor of queries at that position.
   float QueryScale(int position) const;
-  // The heads of one kv head's group of `count` tokens from `token` on.
+  // The query heads that share a kv head, of `count` tokens from `token` on.
   struct Rows {
     int token, count;
     int kv_head;
   };
   // Computes one token's attention to the cache, into ws_.attention.
   void AttendOne(int layer);
-  // Computes that of several, in tiles of tokens.
+  // Computes the attention of several tokens, in tiles.
   void AttendTokens(int layer);
   void AttendTile(int layer, const Rows& rows, int thread);
   void GatherQueries(const Rows& rows, int thread);
@@ -84,9 +84,9 @@ class AttentionBlock {
   void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
                    std::span<const kernels::PositionSpan> spans,
                    const kernels::AttentionState& state);
-  // Positions that one sees.
+  // The positions that a position attends to.
   kernels::PositionSpan Window(int layer, int position) const;
-  // The sinks of a kv head's query heads; null where there are none.
+  // The sinks of a kv head's query heads; null if there are none.
   const float* Sinks(int layer, int kv_head) const {
     const float* sinks = weights_.layers[layer].sinks;
     return sinks == nullptr ? nullptr : sinks + kv_head * group_;
@@ -102,7 +102,7 @@ class AttentionBlock {
   const StepTokens& step_;
   std::optional<LatentAttention> latent_;
   const int group_;             // query heads of a kv head
-  std::vector<float> ones_;     // [Dh] the weights of a norm without any
+  std::vector<float> ones_;     // [Dh] the weights of a norm that has none
   std::vector<float> gated_q_;  // [T, H, 2 Dh] with gates: a head's query, then its gate
 };
 

@@ -1,4 +1,4 @@
-// A look at what every layer gives the next: what calibrations measure a layer alone by.
+// An observer of every layer's output, by which calibrations measure a layer alone.
 #pragma once
 
 namespace thermocline::exec {
@@ -6,8 +6,8 @@ namespace thermocline::exec {
 class BlockTap {
  public:
   virtual ~BlockTap() = default;
-  // The residual [tokens, D] behind a layer on the CPU; what is written there goes on. On the
-  // thread that runs the forward pass.
+  // Called with the residual [tokens, D] after a layer on the CPU; changes to it take effect. On
+  // the thread that runs the forward pass.
   virtual void OnBlock(int layer, float* residual, int tokens) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Mode inputs: a layer's matrices read only the weights of inputs that count, attention's and the
-// network's. For models whose activations have no true zeros.
+// Mode inputs: the matrices of a layer's attention and network read only the weights of inputs that
+// count. For models whose activations have no exact zeros.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows all it is given; allocates nothing after construction.
+// Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class InputSparsity {
  public:
   struct Params {
@@ -22,22 +22,22 @@ class InputSparsity {
   };
   explicit InputSparsity(const Params& params);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max, int threads);
-  // Checks that a layer of this model can be computed so; FailedPrecondition says why not.
+  // Returns OK if this mode supports the model, else FailedPrecondition with the reason.
   static Status Can(const model::ModelConfig& config);
 
-  // The layer whose matrices are next, and what may be left out there (FfnPolicy::input_point).
+  // Selects the layer whose products follow, and its operating point (FfnPolicy::input_point).
   void Enter(int layer, int point) {
     layer_ = layer;
     point_ = point >= 0 ? point : predictors_.input_point;
   }
-  // q, k and v [T, ...] of `hidden` [T, D]; k and v are not touched where the layer has none.
+  // q, k and v [T, ...] of `hidden` [T, D]; k and v are unchanged if the layer has none.
   void Project(const float* hidden, int tokens, float* q, float* k, float* v);
-  // out [T, D] of what the heads gave [T, H Dh].
+  // out [T, D] of the heads' output [T, H Dh].
   void Output(const float* attention, int tokens, float* out);
   // out [T, D] of `hidden` [T, D].
   void FeedForward(const float* hidden, int tokens, float* out);
 
-  // Since the start.
+  // The counts since the start.
   const nn::InputCounts& counts(int layer, model::InputKind kind) const {
     return counts_[layer][static_cast<int>(kind)];
   }

@@ -1,5 +1,5 @@
-// The projections of latent attention, before and after the attention itself: with them it is that
-// of one kv head of r + c dimensions (model/latent_attention.h).
+// The projections of latent attention, before and after the attention itself, which then has one kv
+// head of r + c dimensions (model/latent_attention.h).
 #pragma once
 
 #include "engine/model/weights.h"
@@ -9,7 +9,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows everything; allocates nothing after construction.
+// Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class LatentAttention {
  public:
   struct Params {
@@ -21,20 +21,21 @@ class LatentAttention {
   };
   // Requires: config.latent.any().
   explicit LatentAttention(const Params& params);
-  // Bytes that a construction with these sizes allocates; none where attention is not latent.
+  // Bytes that a construction with these sizes allocates; 0 if attention is not latent.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
-  // q [T, H, r + c], k [T, r + c], v [T, r + c]; v is 0 where k will be rotated. None is rotated.
+  // q [T, H, r + c], k [T, r + c], v [T, r + c], all without rotation; v is 0 in the dimensions
+  // that rotate in k.
   void Project(const model::LayerWeights& layer, const nn::ActivationBuffer& hidden, int tokens,
                float* q, float* k, float* v);
-  // out [T, D] of what the heads saw, [T, H, r + c].
+  // out [T, D] of the heads' output, [T, H, r + c].
   void Output(const model::LayerWeights& layer, const float* seen, int tokens, float* out);
 
  private:
   void ProjectQueries(const model::LayerWeights& layer, const nn::ActivationBuffer& hidden,
                       int tokens, float* q);
-  // Multiplies, for each head, its rows of `all` and its T tokens in `input`, [H, T, cols]: into
-  // out + h `out_head` for each token, tokens `out_token` apart.
+  // Multiplies, for each head, its rows of `all` and its T tokens in `input`, [H, T, cols]. Results
+  // go to out + h `out_head`, with tokens `out_token` apart.
   void MultiplyHeads(const kernels::PackedMatrix& all, const nn::ActivationBuffer& input,
                      int tokens, float* out, int out_head, int out_token);
   // Calls body(head, token) for all, in parallel over the heads.

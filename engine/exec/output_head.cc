@@ -9,10 +9,10 @@
 
 namespace thermocline::exec {
 
-// A quantised head multiplies 8-bit activations, and their rounding is most of the error of the
-// logits (0.06 of the 0.06 nats on Tidepool; all other products together give 0.01). So the
-// rounding error itself is quantised too and multiplied as a second token: 16 bits of precision for
-// the same weight bytes.
+// A quantised head multiplies 8-bit activations, whose rounding causes most of the logits' error
+// (0.06 of the 0.06 nats on Tidepool; all other products together cause 0.01). So the rounding
+// error is quantised too and multiplied as a second token: 16 bits of precision for the same weight
+// bytes.
 std::span<const float> OutputHead::Run(int count) {
   const model::ModelConfig& config = p_.config;
   nn::Workspace& ws = p_.workspace;

@@ -1,4 +1,4 @@
-// From the residual to logits.
+// Computes logits from the residual.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace thermocline::exec {
 
-// Borrows everything; allocates nothing.
+// Borrows all its parameters; allocates nothing.
 class OutputHead {
  public:
   struct Params {
@@ -21,7 +21,7 @@ class OutputHead {
   };
   explicit OutputHead(const Params& params) : p_(params) {}
 
-  // [count, V] of the first `count` tokens.
+  // Returns the logits [count, V] of the first `count` tokens.
   std::span<const float> Run(int count);
 
  private:

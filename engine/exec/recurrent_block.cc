@@ -15,7 +15,7 @@ namespace {
 using model::Mixer;
 using nn::Offset;
 
-// Rows of the matrix that makes the convolution's input.
+// Rows of the matrix that computes the convolution's input.
 int InRows(const model::ModelConfig& c) {
   const model::RecurrentConfig& r = c.recurrent;
   const int channels = r.channels(c.hidden_size);
@@ -92,7 +92,7 @@ void RecurrentBlock::Project(int layer) {
     if (linear->weight.rows > 0) products[count++] = {linear, out};
   multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
   if (r_.kind != Mixer::kShortConv) return;
-  // b * x', where b was.
+  // b * x', written in place of b.
   const int d = config_.hidden_size;
   nn::ForTokens(pool_, tokens, [&](int t) {
     float* row = in_.data() + Offset(t, in_rows_);

@@ -4,10 +4,10 @@
 //   y = the recurrence over columns and gates (kernels/recurrence.h);  out = W_out norm(y) gate(z)
 // or, of a convolution alone, [b, c, x'] = W_in x and out = W_out (c * conv(b * x')).
 //
-// The state is changed one token after the other, so that a token's bits do not depend on how its
-// text is cut into steps. A step whose tokens may be refused computes on a copy of the state and
-// keeps the inputs of the recurrence beside it; those that stayed are run once more by the
-// sequence's next step: no state is copied for a drafted token, no weight read twice.
+// The state is updated one token at a time, so that a token's bits do not depend on the division
+// into steps. A step whose tokens may be rejected computes on a copy of the state and keeps the
+// inputs of the recurrence beside it; the sequence's next step repeats the recurrence for the
+// accepted ones. So no state is copied for a drafted token, and no weight is read twice.
 // Source: the ring of inputs in ReplaySSM (vLLM), with the plain recurrence.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows everything; allocates nothing after construction.
+// Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class RecurrentBlock {
  public:
   struct Params {
@@ -37,22 +37,23 @@ class RecurrentBlock {
     const StepTokens& step;
   };
   explicit RecurrentBlock(const Params& params);
-  // Bytes of the buffers. 0: no layer is recurrent.
+  // Bytes of the buffers. 0 if no layer is recurrent.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max, int threads);
 
-  // Computes attention_out of `hidden`, and changes the states of the step's sequences: to behind
-  // all of their tokens, or, of parts that may be rolled back, to behind those before the step.
+  // Computes attention_out of `hidden`, and advances the states of the step's sequences: to the
+  // position after all of their tokens or, for parts that may be rolled back, to that before the
+  // step.
   void Run(int layer);
 
  private:
-  // Brings the layer's state of a part up to its sequence's length.
+  // Advances the layer's state of a part to its sequence's length.
   void Settle(int layer, const float* taps, const StepTokens::Part& part);
   // A token's input of the convolution.
   const float* Column(int token) const;
   void Project(int layer);
   void ConvolveToken(int layer, const float* taps, const StepTokens::Part& part, int index);
   void Recur(int layer, const StepTokens::Part& part, int head, int thread);
-  // The vectors of tokens one behind the other; values are read in Mamba alone.
+  // The vectors of consecutive tokens; only Mamba reads `values`.
   struct Vectors {
     int tokens;
     const float* columns;  // [tokens, C]
@@ -66,7 +67,7 @@ class RecurrentBlock {
   void KeepInputs(int layer, const StepTokens::Part& part);
   void Output(int layer);
   void GateToken(int layer, int token);
-  // Moves the history [taps - 1, C] on by `count` columns.
+  // Shifts the history [taps - 1, C] by `count` columns.
   void PushColumns(float* history, int count, const std::function<const float*(int)>& column) const;
 
   const model::ModelConfig& config_;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kL2Epsilon = 1e-6F;  // on the sum of squares. Source: transformers' l2norm.
 
-// Beyond 20 the exponential is all there is.
+// Above 20, log(1 + exp(x)) equals x in f32.
 float SoftPlus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
@@ -75,7 +75,7 @@ void RecurrentInputs::Gates(int layer, const float* alpha, const float* beta, fl
   const model::RecurrentWeights& w = weights_.layers[layer].recurrent;
   const int group = r_.heads / r_.key_heads;
   for (int h = 0; h < r_.heads; ++h) {
-    // By key head: the betas of its heads, then their alphas.
+    // Stored by key head: the betas of its heads, then their alphas.
     const int packed = h / group * 2 * group + h % group;
     const float a =
         beta != nullptr || r_.kind == model::Mixer::kMamba2 ? alpha[h] : alpha[packed + group];

@@ -1,4 +1,4 @@
-// The residual runs through the layers: their outputs are added to it, and they read it normed.
+// The residual of the layers: layer outputs are added to it, and layers read it normed.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@
 
 namespace thermocline::exec {
 
-// The residual of a workspace. Borrows everything; allocates nothing.
+// The residual of a workspace. Borrows all its parameters; allocates nothing.
 class ResidualStream {
  public:
   ResidualStream(const model::ModelConfig& config, const kernels::OpTable& ops,
                  base::WorkerPool& pool, nn::Workspace& workspace)
       : config_(config), ops_(ops), pool_(pool), ws_(workspace) {}
 
-  // hidden = norm(residual), or the residual without a norm, and its Q8 form, for `tokens` tokens
-  // from `first` on.
+  // hidden = norm(residual), or the residual if there is no norm, and its Q8 form, for `tokens`
+  // tokens from `first` on.
   void Norm(const model::NormWeights& norm, int first, int tokens);
   // residual += residual_scale * norm(out) [tokens, D].
   void Add(const model::NormWeights& norm, std::vector<float>& out, int tokens);

@@ -11,7 +11,7 @@ namespace thermocline::exec {
 struct StepError {
   Status status;
   // A device failed, and its part of every sequence's KV cache is lost. Owners of KV caches and
-  // prefixes clear them. The next step must begin a sequence.
+  // prefixes must clear them. The next step must begin a sequence.
   bool kv_cache_lost = false;
 };
 

@@ -1,4 +1,4 @@
-// The tokens of a step: of one sequence, or of several that share it.
+// The tokens of a step: of one sequence, or of several sequences.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ class StepTokens {
     nn::KvCache* cache = nullptr;
     int position = 0;
   };
-  // Neighbours of one sequence, whose attention is computed together.
+  // Consecutive tokens of one sequence, whose attention is computed together.
   struct Tile {
     int token, count;
   };
 
-  // The tokens of one sequence. Tentative: some may be taken back behind the step.
+  // The tokens of one sequence. Tentative: some may be rolled back after the step.
   struct Part {
     int first, count;
     nn::KvCache* cache;

@@ -141,7 +141,7 @@ int Transformer::Begin(std::span<const Part> parts, Step step) {
   for (const Part& part : parts) {
     const int count = base::IntSize(part.tokens);
     CHECK(count >= 1 && count >= part.rows);
-    // Logits of all of its tokens are wanted where some of them were drafted.
+    // A part with logits for all of its tokens may contain drafted ones.
     const bool verified = step == Step::kVerify || step == Step::kMixed;
     const bool tentative = recurrent_.has_value() && verified && count > 1 && part.rows == count &&
                            count <= part.cache->pool().states().pending_max();
@@ -176,7 +176,7 @@ void Transformer::EndStates(bool computed) {
   }
 }
 
-// Moves the residuals whose logits are wanted to the front.
+// Moves the residuals of tokens with logits to the front.
 void Transformer::GatherRows(std::span<const Part> parts) {
   int to = 0, end = 0;
   for (const Part& part : parts) {
@@ -198,7 +198,7 @@ StepResult<std::span<const float>> Transformer::Blocks(Step step, int rows) {
   if (logits.ok()) {
     if (step == Step::kDecode) CountKept(tokens);
     if (flash_ != nullptr && step != Step::kVerify) flash_->EndStep(tokens);
-    // While the device would wait for the next token.
+    // Runs while the device would otherwise wait for the next token.
     if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
     return *logits;
   }
@@ -210,7 +210,7 @@ StepResult<std::span<const float>> Transformer::Blocks(Step step, int rows) {
 Result<std::span<const float>> Transformer::Layers(int rows) {
   const int tokens = step_.count();
   std::span<const float> logits;
-  // Longer steps are computed whole, whatever the modes.
+  // Longer steps compute all neurons in every mode, so there is nothing to audit.
   const bool audited = !lossless_ && tokens <= ffn::kSparseTokensMax;
   ffn::Auditor* const auditor = audited ? auditor_ : nullptr;
   if (auditor != nullptr) auditor->Begin();

@@ -5,10 +5,10 @@
 //                    f = Wdown act(Wgate n2) * (Wup n2)                       n2 = norm(x + a), or
 //                    x += a + f                                               norm(x) in parallel
 //   logits = Whead norm(x)                                                    blocks
-// or x += norm(a), x += norm(f), with norms n1, n2 besides or without. In recurrent layers a is
-// that of exec/recurrent_block.h; layers may lack a, or f.
-// What differs between families is data: model/architecture.h. Every token's arithmetic is the same
-// whether it comes alone or in a batch, at any number of threads.
+// or x += norm(a), x += norm(f), with norms n1, n2 in addition or not. In recurrent layers a is the
+// output of exec/recurrent_block.h; layers may lack a, or f.
+// The differences between families are data: model/architecture.h. Every token's arithmetic is the
+// same alone or in a batch, at any number of threads.
 #pragma once
 
 #include <memory>
@@ -56,72 +56,71 @@ class Transformer {
     store::NeuronStore* flash = nullptr;           // as SparseFfn
     bool deciding_held = true;
     bool read_ahead = true;
-    store::LayerStream* stream = nullptr;  // brings whole layers; null: all are in memory
-    // The neurons computed here, as SparseFfn, and who computes the others. Null: all are here.
+    store::LayerStream* stream = nullptr;  // loads whole layers; null: all are in memory
+    // The neurons computed here, as SparseFfn, and the partition of the others. Null: all are here.
     const std::vector<std::vector<int>>* members = nullptr;
     std::unique_ptr<ffn::FfnPartition> hot = nullptr;
     const ffn::ExpertNetworks* expert_networks = nullptr;  // of a mixture; null: whole experts
-    // The partitions of a mixture, each of which computes the experts that it has. Both null: all
-    // are here.
+    // The partitions of a mixture, each of which computes its own experts. Both null: all are here.
     std::unique_ptr<ffn::ExpertPartition> hot_experts = nullptr;
     ffn::ExpertPartition* device_experts = nullptr;  // borrowed
-    gpu::DeviceForward* device = nullptr;  // computes what is at home on a device; null: nothing is
+    gpu::DeviceForward* device = nullptr;  // computes the layers placed on a device; null: none
     Ablation ablation = {};
   };
   explicit Transformer(Params params);
-  // Bytes of the buffers that a transformer of these sizes allocates, at most; without hot sides.
+  // Maximum bytes of the buffers that a transformer of these sizes allocates, without hot sides.
   static std::size_t BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn);
 
   enum class Logits { kNone, kLast, kAll };
-  // Prompts are computed without loss whatever the modes; decoded tokens, and up to
-  // kSparseTokensMax that are verified together, as the modes say; where answers share a step with
-  // prompts (kMixed), without loss. A step that verifies is ended by EndVerify. The caller
-  // says with CountKept how many tokens of a verified or mixed step were decoded and stay.
+  // Prefill is lossless in every mode. Decoded tokens, and up to kSparseTokensMax tokens verified
+  // together, are computed as the modes say; steps with both answers and prefill (kMixed) are
+  // lossless. A step that verifies is ended by EndVerify. The caller reports with CountKept how
+  // many tokens of a verified or mixed step were decoded and stay.
   enum class Step { kPrefill, kDecode, kVerify, kMixed };
-  // Appends `tokens` to `cache` and computes the logits asked for.
+  // Appends `tokens` to `cache` and computes the requested logits.
   // Returns [1, V] (kLast), [T, V] (kAll, T <= logits_max) or [0] (kNone); valid until the next
-  // call. Errors, after which the cache's length is as it was: Unavailable, DataLoss or Cancelled
+  // call. Errors, after which the cache's length is unchanged: Unavailable, DataLoss or Cancelled
   // from the flash tier; Unavailable from a device, with kv_cache_lost.
   //
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
-  // The hidden states behind the final norm of the last Forward's tokens [tokens, D]; valid until
-  // the next call. Requires: that one wanted Logits::kNone, and nothing is on a device.
+  // The hidden states after the final norm of the last Forward's tokens [tokens, D]; valid until
+  // the next call. Requires: Logits::kNone in that call, and no layers on a device.
   std::span<const float> HiddenStates(int tokens);
-  // One sequence's part of a step that several share.
+  // One sequence's part of a shared step.
   struct Part {
     std::span<const int> tokens;
     nn::KvCache* cache = nullptr;
-    int rows = 0;  // logits of its last so many tokens are wanted
+    int rows = 0;  // its last `rows` tokens have logits
   };
   // Appends each part's tokens to its cache, of one pool or of several: the weights are read once
-  // for all, and each token has the bits that it has alone. Returns the logits wanted [R, V], or
-  // [R, rows] of an output with fewer rows, part by part, and errors as Forward; then no cache has
+  // for all, and each token has the bits that it has alone. Returns the requested logits [R, V], or
+  // [R, rows] of an output with fewer rows, part by part. Errors as Forward; then no cache has
   // grown. A step that verifies is ended by EndVerify. Requires: as Forward, of all tokens
   // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; at most
   // parts_max() parts.
   StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step);
-  // The first `tokens` of the tokens that the next step verifies will probably stay: neurons that
-  // only the others need get no place in memory. Source: LLM in a flash, section 5.2.
+  // A hint that the first `tokens` of the tokens that the next step verifies will probably stay:
+  // neurons that only the others need are not cached. Source: LLM in a flash, section 5.2.
   void ExpectKept(int tokens) {
     if (flash_ != nullptr) flash_->ExpectKept(tokens);
   }
-  // The last step verified tokens of which the first `kept` stay: the others are no reason to keep
-  // their neurons in memory.
+  // Ends a step that verified tokens, of which the first `kept` stay: the others have no influence
+  // on which neurons stay in memory.
   void EndVerify(int kept) {
     if (flash_ != nullptr) flash_->EndStep(kept);
   }
-  // So many tokens of answers stay. Those of kDecode are counted by themselves.
+  // Counts `tokens` answer tokens that stay. Tokens of kDecode are counted automatically.
   void CountKept(int tokens) { kept_tokens_ += ffn_.counting() ? tokens : 0; }
-  // Called now and then while a step waits for flash; false gives up (Cancelled).
+  // Sets a function that is called repeatedly while a step waits for flash; false cancels it
+  // (Cancelled).
   void SetOnWait(const std::function<bool()>& on_wait);
 
   // Modes, counters and taps of the feed-forward networks.
   ffn::SparseFfn& ffn() { return ffn_; }
   const ffn::SparseFfn& ffn() const { return ffn_; }
-  // Computes one layer's network once more for the last token's input, as its mode says: for
-  // timing.
+  // Computes one layer's network again for the last token's input, in its mode, to time it.
   Status ProbeFfn(int layer) {
     return ffn_.Run(layer, {ws_.hidden, ws_.residual.data(), 1}, false, ws_.ffn_out.data());
   }
@@ -132,48 +131,48 @@ class Transformer {
   ffn::HybridCounters hybrid_counters() const;
   // The counters of a layer's network, on all sides. Decode thread only.
   ffn::FfnCounters ffn_counters(int layer) const;
-  // Sees what every matrix multiplies on the CPU; null: nobody does. Borrowed.
+  // Sets an observer of the inputs of every product on the CPU; null: none. Borrowed.
   void SetTap(nn::ProductTap* tap) { multiplier_.SetTap(tap); }
-  // Sees, and may change, what every layer on the CPU gives the next; null: nobody does. Borrowed.
+  // Sets an observer of every CPU layer's output, which may change it; null: none. Borrowed.
   void SetBlockTap(BlockTap* tap) { block_tap_ = tap; }
-  // The computation of mode inputs; null: no rules are loaded.
+  // The implementation of mode inputs; null: no rules are loaded.
   const InputSparsity* inputs() const { return inputs_.has_value() ? &*inputs_ : nullptr; }
-  // Null: nothing is on a device.
+  // Null if no layer is on a device.
   gpu::DeviceForward* device() { return device_; }
   const gpu::DeviceForward* device() const { return device_; }
-  // Null: there is no hot side.
+  // Null if there is no hot side.
   ffn::HybridFfn* hybrid() { return hybrid_.has_value() ? &*hybrid_ : nullptr; }
   // `auditor` sees every decoded token from now on; null: none. Borrowed.
   void SetAuditor(ffn::Auditor* auditor) { auditor_ = auditor; }
   ffn::Auditor* auditor() { return auditor_; }
-  // The sides that audits ask. Requires: where a device is, it was placed for audits.
+  // The sides that audits compare. Requires: a device, if any, was placed for audits.
   ffn::AuditedSides audited_sides() {
     if (device_ != nullptr) return {ffn_, device_->audited_side()};
     return {ffn_, hybrid_.has_value() ? hybrid_->hot().audited_side() : nullptr};
   }
 
   int tokens_max() const { return ws_.tokens_max; }
-  // Sequences of one step.
+  // Maximum sequences of one step.
   int parts_max() const { return device_ != nullptr ? device_->parts_max() : ws_.tokens_max; }
-  // True if a dense step of more than ffn::kSparseTokensMax tokens is computed as shorter ones are.
+  // True if dense steps of more than ffn::kSparseTokensMax tokens are computed like shorter ones.
   bool StepsOfAnyLength() const { return device_ == nullptr && flash_ == nullptr; }
   const model::ModelConfig& config() const { return config_; }
 
  private:
-  // Places the tokens of a step; returns how many rows of logits are wanted.
+  // Places the tokens of a step; returns the number of rows of logits.
   int Begin(std::span<const Part> parts, Step step);
-  // Says how far the states of recurrent layers have come, or that they are lost.
+  // Records the progress of the states of recurrent layers, or that they are lost.
   void EndStates(bool computed);
-  // Errors of the flash tier alone, where a table stays in the file.
+  // Returns errors of the flash tier only, for a table that stays in the file.
   Status Embed();
-  // The layers, and the end of the flash tier's step. `rows` of logits are wanted: returns them if
-  // a device has the head, else [0].
+  // Computes the layers, and ends the flash tier's step. `rows`: rows of logits. Returns them if a
+  // device has the head, else [0].
   StepResult<std::span<const float>> Blocks(Step step, int rows);
   Result<std::span<const float>> Layers(int rows);
   Status Block(int layer);
-  // A layer without a mixer.
+  // Computes a layer without a mixer.
   Status NetworkAlone(int layer, bool by_inputs);
-  // True if the layer's matrices read only inputs that count, in this step: then inputs_ is there.
+  // True if the layer's matrices read only inputs that count in this step; inputs_ is then set.
   bool EntersInputs(int layer, int tokens);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, bool by_inputs);

@@ -10,7 +10,7 @@
 namespace thermocline::model {
 namespace {
 
-// The default, where a file gives none: a twentieth of the neurons of the first ten layers.
+// The default if a file gives none: a twentieth of the neurons of the first ten layers.
 // Source: transformers' Gemma3nTextConfig.
 constexpr int kCutLayers = 10;
 constexpr double kCutShare = 0.95;
@@ -21,7 +21,7 @@ Status CheckStreams(const char* name, int streams) {
   return base::InvalidArgument(name, " is ", streams, "; a model of this family has two at least");
 }
 
-// The inverse of the normal distribution, 0 where no gate is cut.
+// The inverse of the normal distribution; 0 if no gate is cut.
 double CutOfShare(double share) {
   if (share <= 0) return 0;
   double low = -10, high = 10;
@@ -41,7 +41,7 @@ std::vector<double> FirstLayersCut(int layers) {
 Result<std::vector<double>> HuggingFaceCuts(const Json& json, int layers) {
   const Json* pattern = hf::FindFirst(json, {"activation_sparsity_pattern"});
   if (pattern == nullptr) return FirstLayersCut(layers);
-  if (layers < 1 || layers > kLayersMax) return std::vector<double>();  // ValidateConfig refuses it
+  if (layers < 1 || layers > kLayersMax) return std::vector<double>();  // ValidateConfig rejects it
   if (pattern->is_array() && base::IntSize(pattern->as_array()) != layers)
     return base::InvalidArgument("field 'activation_sparsity_pattern' has ",
                                  pattern->as_array().size(), " items for ", layers, " layers");
@@ -80,7 +80,7 @@ Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string
                      ModelConfig& c) {
   if (!c.architecture->altup) return OkStatus();
   AltUpConfig& a = c.altup;
-  constexpr int kKvLayers = 20;  // where a file does not say. Source: llama.cpp's gemma3n
+  constexpr int kKvLayers = 20;  // if the file gives none. Source: llama.cpp's gemma3n
   ASSIGN_OR_RETURN(a.streams, keys.Int(prefix + "altup.num_inputs"));
   RETURN_IF_ERROR(CheckStreams("altup.num_inputs", a.streams));
   ASSIGN_OR_RETURN(a.embedding_dim, keys.Int(prefix + "embedding_length_per_layer_input"));

@@ -21,7 +21,7 @@ struct NamedActivation {
   std::string_view name;
   Activation activation;
 };
-// Names beside kActivationNames, which we write.
+// Aliases beside kActivationNames, which are the names we write.
 constexpr std::array kActivationAliases = {
     NamedActivation{"swish", Activation::kSilu},
     NamedActivation{"gelu_new", Activation::kGeluTanh},

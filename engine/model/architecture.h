@@ -21,18 +21,17 @@ namespace thermocline::model {
 enum class Norm { kRms, kLayer };
 enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
 // The bias of Q, K and V. kAlone: every layer has it, attention's output need not have one.
-// kWithOutput: a layer that has it has one of attention's output too, or the file is of another
-// family. kOptional: either.
+// kWithOutput: a layer that has it must have one of attention's output too. kOptional: either.
 enum class QkvBias { kAlone, kWithOutput, kOptional };
-// The place of the norms of attention and feed-forward network: before, on their inputs; after, on
-// their outputs.
+// The position of the norms of attention and feed-forward network: before, on their inputs; after,
+// on their outputs.
 enum class NormPlace { kBefore, kAfter, kBoth };
-// With a window, the layers that have it: of each period of layers the first, all but the first, or
-// all but the last.
+// The layers with a window: of each period of layers the first, all but the first, or all but the
+// last.
 enum class WindowPlace { kFirst, kButFirst, kButLast };
 using thermocline::Activation;
 
-// True if most of its values are zero, not just small.
+// True if most activations are exactly zero, not just small.
 inline constexpr bool HasTrueZeros(Activation activation) {
   return activation == Activation::kRelu || activation == Activation::kFatRelu ||
          activation == Activation::kDRelu || activation == Activation::kRelu2;
@@ -43,51 +42,51 @@ struct Architecture {
   std::string_view hf_name;  // Hugging Face's model_type; "" = none
   Norm norm;
   Position position;
-  Activation activation;  // where the file does not say
-  bool gated;             // a gate beside up
+  Activation activation;  // the default of the family
+  bool gated;             // the network has a gate beside up
   bool parallel_block;
   bool head_norm;      // `norm` of every query and key head before rotation
-  bool wide_norm;      // the same of all heads together
-  bool second_norm;    // parallel blocks: attention may have a norm of its own
+  bool wide_norm;      // one `norm` over all heads together
+  bool second_norm;    // parallel blocks: attention may have a separate norm
   bool norm_plus_one;  // Hugging Face files store a norm's weight less 1
   QkvBias qkv_bias;
   int position_offset;        // learned positions: rows before position 0
   bool hf_pairs;              // Hugging Face files store rotary pairs as pairs
-  bool hf_gpt_oss;            // their experts lie as in model/hf_gpt_oss.h
+  bool hf_gpt_oss;            // experts are stored as in model/hf_gpt_oss.h
   std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
-  bool optional_norms;        // head_norm: files without them are of the family, too
+  bool optional_norms;        // head_norm: the family has files without them, too
   bool biased;                // every product has a bias, the router's and the experts' too
-  bool sinks;                 // attention: a score of each head that no value has
-  int window_period;          // where the file does not say
+  bool sinks;                 // attention: each head has a sink, a score without a value
+  int window_period;          // the default of the family
   WindowPlace window_place;
   bool unrotated;             // with a window, layers without it are not rotated
-  int unrotated_period;       // layers whose number, counted from 1, it divides are not; 0: none
-  bool yarn_truncate;         // the dimensions between which yarn blends are made whole
+  int unrotated_period;       // layers whose 1-based number it divides are not rotated; 0: none
+  bool yarn_truncate;         // the dimensions between which yarn blends are rounded to integers
   bool scales;                // embedding, residual, attention and logits may be scaled
-  bool logits_times_scale;    // what the files call the logits' scale is no divisor
-  bool embedding_root;        // the embedding is times the root of D
-  bool norm_after_rope;       // head_norm is behind the rotation
+  bool logits_times_scale;    // the field of the logits' scale is a factor, not a divisor
+  bool embedding_root;        // the embedding is multiplied by the root of D
+  bool norm_after_rope;       // head_norm follows the rotation
   bool value_norm;            // every value head is normed, without weights
   bool altup;                 // model/altup.h
   bool temperature;           // queries grow with the position (Ministral 3)
   bool unscaled_window_rope;  // layers with a window are rotated without scaling
-  double window_theta;        // theta of layers with a window, where the file does not say; 0: same
+  double window_theta;        // default theta of layers with a window; 0: as the others
   NormPlace norm_place;
-  bool sub_norms;  // norms of what attention's output and down read (BitNet)
+  bool sub_norms;  // norms on the inputs of attention's output and of down (BitNet)
   // True if Hugging Face's post_attention_layernorm is the norm of attention's output.
   bool hf_norm_after_attention;
   bool latent;                          // attention is latent (model/latent_attention.h)
-  Mixer recurrent = Mixer::kAttention;  // of layers without attention; kAttention: there are none
-  bool attention_gate = false;  // q has a gate behind each head, of attention's output (sigmoid)
+  Mixer recurrent = Mixer::kAttention;  // of layers without attention; kAttention: none
+  bool attention_gate = false;  // q has a gate after each head, for attention's output (sigmoid)
   bool tiled_heads = false;     // as RecurrentConfig::tiled
   bool one_part = false;        // a layer is a mixer or a feed-forward network, with one norm
   std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
-  // The defaults of mixtures, where the file does not say.
+  // The defaults of mixtures.
   RouterConfig router = {};
   bool shared_gated = false;
 };
 
-// Unimplemented names the supported ones.
+// Unimplemented lists the supported names.
 Result<const Architecture*> FindArchitecture(std::string_view name);
 Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type);
 

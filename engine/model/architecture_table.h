@@ -196,8 +196,8 @@ inline constexpr std::array kArchitectures = {
               a.router.gating = Gating::kSigmoid;
               a.router.before_attention = true;
             }),
-    // A GGUF file of any of these says which router it has; groups are DeepSeek-V2's where that is
-    // softmax (gguf_config.cc).
+    // GGUF files of any of these name their router; groups are DeepSeek-V2's if it is softmax
+    // (gguf_config.cc).
     Variant("deepseek2", "deepseek_v2",
             [](Architecture& a) {
               MakeLatent(a);

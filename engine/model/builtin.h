@@ -7,10 +7,10 @@
 
 namespace thermocline::model {
 
-// `model` itself if it is a path that exists; else the file of the built-in model of that name
-// ("tidepool", "tidepool-draft", "tidepool-experts"), looked for in $THERMOCLINE_MODELS, beside the
-// source tree of a build, and in
-// ../share/thermocline/models of an installation. NotFound says where it looked.
+// Returns `model` itself if it is an existing path; otherwise the file of the built-in model of
+// that name ("tidepool", "tidepool-draft", "tidepool-experts"), searched in $THERMOCLINE_MODELS,
+// beside the source tree of a build, and in ../share/thermocline/models of an installation.
+// NotFound lists the searched folders.
 Result<std::string> ResolveModel(const std::string& model);
 
 }  // namespace thermocline::model

@@ -1,4 +1,4 @@
-// Reads little-endian values from a file's header; every step is checked against what is left.
+// Reads little-endian values from a file's header; every read is checked against the bytes left.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,20 @@ namespace thermocline::model {
 
 static_assert(std::endian::native == std::endian::little, "model files are read as stored");
 
-// Thread-compatible. After a failed read the position stays.
+// Thread-compatible. A failed read leaves the position unchanged.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : size_(bytes.size()), window_(bytes) {}
-  // Reads the file piece by piece; not mapped, since what is cut off a mapped file while it is read
-  // ends the process. Requires: the file lives longer.
+  // Reads the file piece by piece. It is not mapped, since truncating a mapped file during a read
+  // kills the process. Requires: the file outlives the reader.
   explicit ByteReader(const base::File& file) : file_(&file), size_(file.size()) {}
 
   std::uint64_t position() const { return position_; }
   std::uint64_t remaining() const { return size_ - position_; }
-  // The error of the last read of the file, which it names; OK if that gave all.
+  // The error of the last read of the file, which it names; OK if that read was complete.
   const Status& read_error() const { return read_error_; }
 
-  // DataLoss naming `what` and the position when the bytes end before it does; errors as
+  // DataLoss with the value's name and the position if too few bytes are left; errors as
   // File::ReadAt.
   template <typename T>
   Result<T> Read(std::string_view what) {
@@ -61,7 +61,7 @@ class ByteReader {
     position_ += out.size();
     return OkStatus();
   }
-  // To what comes next.
+  // Reads the next window of the file.
   Status MoveWindow() {
     buffer_.resize(std::min(kWindowBytes, remaining()));
     window_ = {};

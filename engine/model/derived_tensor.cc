@@ -17,7 +17,7 @@ std::int64_t StoredRow(const HeadOrder& order, std::int64_t row) {
   return order.head_dim == 0 ? row : order.StoredRow(row);
 }
 
-// Turned matrices are kept, one for each thread that may read. Thread-safe.
+// Caches transposed matrices, one for each thread that may read. Thread-safe.
 class TurnedRows {
  public:
   TurnedRows(const ModelFile& model, Turn turn, const FileType& type)
@@ -79,7 +79,8 @@ class TurnedRows {
   std::size_t next_ GUARDED_BY(mutex_) = 0;
 };
 
-// A block's 16 bytes: element 2i low and 2i + 1 high in byte i become i low and 16 + i high.
+// Reorders a block's 16 bytes: element 2i low and 2i + 1 high in byte i become i low and 16 + i
+// high.
 void Repack(const std::uint8_t* in, std::uint8_t* out) {
   const auto element = [&](int i) { return in[i / 2] >> (i % 2 * 4) & 15; };
   for (int i = 0; i < kMxfpBytes; ++i)

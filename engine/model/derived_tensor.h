@@ -1,5 +1,5 @@
-// Tensors that no file holds as they are read: matrices turned, elements picked, blocks in another
-// order. Each borrows `model`, which must outlive it.
+// Tensors that are derived from stored ones: transposed matrices, selected elements, reordered
+// blocks. Each borrows `model`, which must outlive it.
 #pragma once
 
 #include "engine/model/model_file.h"
@@ -9,19 +9,19 @@ namespace thermocline::model {
 // Matrices [rows, cols] made of the columns of stored ones.
 struct Turn {
   std::string name;
-  TensorInfo stored;  // `matrices` of them, one below the other
+  TensorInfo stored;  // `matrices` of them, stored one after the other
   std::int64_t matrices = 1;
-  std::int64_t first_row = 0;  // of each stored one: those that become columns
+  std::int64_t first_row = 0;  // of each stored one: the rows that become columns
   std::int64_t cols = 0;
   HeadOrder order = {};   // of the turned rows
-  std::int64_t rows = 0;  // of each that are taken
+  std::int64_t rows = 0;  // rows taken of each
 };
-// The turned tensor: of the stored type where its elements stand alone, else f32. Requires: a type
-// that can be read.
+// Returns the transposed tensor: in the stored type if its elements can be read one by one, else
+// f32. Requires: a type that can be read.
 TensorInfo TurnedTensor(const ModelFile& model, const Turn& turn);
 
-// Elements first, first + step, ... of each row of `stored`, cols of them. Requires: a type whose
-// elements stand alone.
+// Elements first, first + step, ... of each row of `stored`, cols in all. Requires: a type whose
+// elements can be read one by one.
 struct Pick {
   std::string name;
   TensorInfo stored;
@@ -37,7 +37,7 @@ struct MxfpParts {
   int file = 0;
   std::uint64_t blocks = 0, scales = 0;  // offsets in the file
   int scales_file = 0;
-  std::int64_t slabs = 1, rows = 0, cols = 0;  // rows: of all slabs, as taken
+  std::int64_t slabs = 1, rows = 0, cols = 0;  // rows: taken rows of all slabs
   HeadOrder order = {};                        // of rows
 };
 TensorInfo MxfpTensor(const ModelFile& model, const MxfpParts& parts);

@@ -1,5 +1,5 @@
-// The down projection of a loaded layer, turned from columns to rows where it lies: so a file's
-// column-major projection can be skipped by neuron.
+// Transposes the down projection of a loaded layer in place, from columns to rows, so that neurons
+// of a file's column-major projection can be skipped.
 // Source: SparseInfer, section 4.4, keeps W_down transposed.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace thermocline::model {
 
-// Checks that TurnDown may be called: FailedPrecondition says why not (a type without a sum over
-// rows, weights that are not in memory, or rows already).
+// Checks that TurnDown may be called: FailedPrecondition gives the reason (a type without a sum
+// over rows, weights that are not in memory, or rows already).
 Status CanTurnDown(const LayerWeights& layer);
-// True if every weight keeps its value: not in quantised types, whose blocks then lie along other
-// weights and are rounded once more.
+// True if every weight keeps its value: not in quantised types, whose blocks then contain other
+// weights and are rounded again.
 bool TurnsDownExactly(const LayerWeights& layer);
 
-// down [D, F] -> down_rows [F, D], in the bytes that it had; its bias stays. Takes
-// TurnDownBytes of memory while it works. Requires: CanTurnDown.
+// down [D, F] -> down_rows [F, D], in the same bytes; its bias stays. Needs TurnDownBytes of
+// temporary memory. Requires: CanTurnDown.
 void TurnDown(LayerWeights& layer, base::WorkerPool& pool);
 
 std::size_t TurnDownBytes(const LayerWeights& layer);

@@ -1,4 +1,4 @@
-// Down projections of experts as rows: a neuron's weights lie together, so those of neurons that
+// Down projections of experts as rows: a neuron's weights are contiguous, so those of neurons that
 // are zero for a token need not be read.
 #pragma once
 
@@ -10,9 +10,10 @@ namespace thermocline::model {
 inline constexpr std::string_view kExpertDownRows = "ffn_down_t_exps.weight";
 
 bool HasExpertRows(const ModelFile& model);
-// In place of the experts' down projections along columns, computed ones along rows (or the other
-// way); a file without such stays as it is. Quantised weights, whose blocks then lie along others,
-// become q8_0 and are rounded once more; a warning says so. InvalidArgument: another shape.
+// Replaces the experts' down projections along columns by computed ones along rows (or the
+// reverse); a file without them stays as it is. Quantised weights, whose blocks then contain other
+// weights, become q8_0 and are rounded again, which a warning reports. InvalidArgument: another
+// shape.
 Status TurnExpertsDown(ModelFile& model, bool to_rows);
 
 }  // namespace thermocline::model

@@ -1,4 +1,4 @@
-// Rows of a matrix that stays in its file: what a token reads of a table too large to hold.
+// Rows of a matrix that stays in its file, for tables that are too large for memory.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 
 namespace thermocline::model {
 
-// Thread-safe. Reads by way of the page cache, which keeps the rows that are used as long as the
-// memory is not wanted otherwise; opens the file anew, so the ModelFile may go.
+// Thread-safe. Reads through the page cache, which keeps used rows while memory is free; opens the
+// file again, so the ModelFile may be destroyed.
 class FileRows {
  public:
-  // Unimplemented if the rows are not stored as they are read; errors as base::OpenFile.
+  // Unimplemented if the rows are not stored in the form they are read in; errors as
+  // base::OpenFile.
   static Result<std::unique_ptr<FileRows>> Open(const ModelFile& model, const TensorInfo& tensor);
 
   // DataLoss names the first row with a scale, or a float, that is NaN or infinite.

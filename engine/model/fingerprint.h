@@ -1,4 +1,4 @@
-// Which model a file holds: what side-cars are matched against.
+// Identifies the model in a file, so that side-cars can be matched to it.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace thermocline::model {
 
-// 32 hex digits: XXH3-128 over the configuration's shapes and, of every tensor, its name, type,
-// shape, and the first and last 4 KiB as they are read. Neither the path nor the vocabulary counts.
-// Reads 8 KiB of a tensor, so it takes milliseconds whatever the size. Fails as reading does.
+// Returns 32 hex digits: XXH3-128 over the configuration's shapes and, of every tensor, its name,
+// type, shape, and the first and last 4 KiB as they are read. Path and vocabulary are not included.
+// Reads 8 KiB of a tensor, so it takes milliseconds whatever the size. Errors as reading.
 Result<std::string> Fingerprint(const ModelFile& file);
 
 }  // namespace thermocline::model

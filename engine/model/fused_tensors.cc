@@ -59,7 +59,7 @@ bool IsFusedRows(const TensorInfo& tensor) {
 }
 
 Status AddPiece(const TensorInfo& part, int expert, ModelFile& model) {
-  // With AltUp a part is a stream's.
+  // With AltUp a part belongs to a stream.
   const bool streams = model.config.altup.any();
   const int experts = streams ? model.config.altup.streams - 1 : model.config.experts.num_experts;
   if (expert < 0 || expert >= experts)

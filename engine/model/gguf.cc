@@ -1,4 +1,4 @@
-// Reader of GGUF files: what gguf_container.h has, as a model.
+// Reader of GGUF files: turns the contents that gguf_container.h reads into a model.
 #include <algorithm>
 #include <unordered_set>
 
@@ -15,13 +15,13 @@
 namespace thermocline::model {
 namespace {
 
-// Gate and up become two tensors, a fused query-key-value tensor its three parts.
+// Splits fused gate and up into two tensors, and fused query-key-value tensors into three.
 Status SplitFused(ModelFile& model) {
   const ModelConfig& c = model.config;
   std::vector<TensorInfo> tensors;
   for (TensorInfo& tensor : model.tensors) {
     if (c.IsOfPrediction(tensor.name, "blk.")) continue;
-    // Phi 3's and GLM 4's files call both up.
+    // The files of Phi 3 and GLM 4 name both of them up.
     if (c.architecture->gated && tensor.name.ends_with(".ffn_up.weight") &&
         tensor.rows == 2 * std::int64_t{c.intermediate_size})
       tensor.name.replace(tensor.name.rfind("ffn_up"), 6, "ffn_gate_up");
@@ -43,7 +43,7 @@ Status SplitFused(ModelFile& model) {
   return OkStatus();
 }
 
-// Rotary divisors that are a tensor, if it is there.
+// Reads rotary divisors from a tensor, if the file has it.
 Status ReadDivisors(const std::string& name, ModelFile& model, std::vector<float>& divisors) {
   const TensorInfo* tensor = model.Find(name);
   if (tensor == nullptr) return OkStatus();
@@ -66,7 +66,7 @@ Status ReadConfig(ModelFile& model) {
   return ValidateConfig(model.config);
 }
 
-// Phi 3's: divisors for short contexts and for long ones.
+// Reads Phi 3's divisors for short contexts and for long ones.
 Status ReadLongRope(ModelFile& model) {
   RopeConfig& rope = model.config.rope;
   if (model.Find("rope_factors_long.weight") == nullptr) return OkStatus();

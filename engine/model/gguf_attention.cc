@@ -9,7 +9,7 @@
 namespace thermocline::model {
 namespace {
 
-// The scales that MiniCPM's first files leave out. Source: its 2B model.
+// The scales that MiniCPM's first files omit. Source: its 2B model.
 struct Scales {
   double embedding = 1, residual = 1, logit_divisor = 1;
 };
@@ -18,7 +18,8 @@ Scales AbsentScales(const ModelConfig& c) {
   return {12, 1.4 / std::sqrt(std::max(1, c.num_hidden_layers)), c.hidden_size / 256.0};
 }
 
-// Gemma's largest models have another scale of queries than 1 / sqrt(Dh), and no key for it.
+// The default scale of queries. Gemma's largest models differ from 1 / sqrt(Dh), without a key for
+// it.
 // Source: llama.cpp's gemma2 and gemma3.
 double AbsentAttentionScale(const ModelConfig& c) {
   if (c.architecture->altup) return 1;
@@ -28,7 +29,7 @@ double AbsentAttentionScale(const ModelConfig& c) {
   return large ? 1 / std::sqrt(static_cast<double>(c.hidden_size) / c.num_attention_heads) : 0;
 }
 
-// Layers with a window, where they are rotated otherwise.
+// Reads the rotation of layers with a window, if it differs.
 Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   const Architecture& a = *c.architecture;
   if (c.sliding_window == 0 || !a.unscaled_window_rope) return OkStatus();
@@ -39,7 +40,7 @@ Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& 
   return OkStatus();
 }
 
-// Ministral's.
+// Reads Ministral's attention temperature.
 Status ReadTemperature(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
   const std::string original = prefix + "rope.scaling.original_context_length";
@@ -50,7 +51,7 @@ Status ReadTemperature(const Keys& keys, const std::string& prefix, ModelConfig&
 
 }  // namespace
 
-// Source: granite's keys, of which the logits' is a divisor, but Cohere's a factor.
+// Source: granite's keys. Its key of the logits' scale is a divisor, Cohere's is a factor.
 Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   for (const char* key : {"embedding_scale", "residual_scale", "logit_scale"}) {
     if (!c.architecture->scales && keys.Has(prefix + key))
@@ -66,7 +67,7 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
   ASSIGN_OR_RETURN(const double logits, keys.Double(prefix + "logit_scale", absent.logit_divisor));
   if (logits == 0) return base::InvalidArgument("key '", prefix, "logit_scale' is 0");
   c.logit_scale = c.architecture->logits_times_scale ? logits : 1 / logits;
-  // The defaults of llama.cpp where a file of Gemma 2 or 3n does not say.
+  // The defaults of llama.cpp for files of Gemma 2 or 3n without these keys.
   const bool capped = c.architecture->name == "gemma2",
              logits_capped = capped || c.architecture->altup;
   ASSIGN_OR_RETURN(c.attention_cap,
@@ -76,7 +77,7 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
   return OkStatus();
 }
 
-// A period, or of each layer whether it has a window.
+// Reads a period, or a list with a flag per layer.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& c) {
   const std::string key = prefix + "attention.sliding_window_pattern";
   const Json* pattern = metadata.Find(key);
@@ -104,7 +105,7 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
   ASSIGN_OR_RETURN(c.rope.dim, keys.Int(prefix + "rope.dimension_count", c.head_dim));
   ASSIGN_OR_RETURN(c.rope.theta, keys.Double(prefix + "rope.freq_base", 10000.0));
   ASSIGN_OR_RETURN(const double old_factor, keys.Double(prefix + "rope.scale_linear", 1.0));
-  // A factor alone is linear. Source: llama.cpp.
+  // A factor without a type means linear. Source: llama.cpp.
   ASSIGN_OR_RETURN(const double any_factor, keys.Double(scaling + "factor", old_factor));
   const bool scaled = any_factor != 0 && any_factor != 1;
   ASSIGN_OR_RETURN(const std::string type,
@@ -126,7 +127,7 @@ Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c)
                    keys.Int(scaling + "original_context_length", c.max_position_embeddings));
   ASSIGN_OR_RETURN(c.rope.beta_fast, keys.Double(scaling + "yarn_beta_fast", 32.0));
   ASSIGN_OR_RETURN(c.rope.beta_slow, keys.Double(scaling + "yarn_beta_slow", 1.0));
-  // Ministral's, whose scores stay: rotations are not scaled.
+  // In Ministral's files neither scores nor rotations are scaled.
   ASSIGN_OR_RETURN(const double log_multiplier, keys.Double(scaling + "yarn_log_multiplier", 0.0));
   const double absent = log_multiplier > 0 ? 1 : 0;
   ASSIGN_OR_RETURN(c.rope.attention_factor, keys.Double(scaling + "yarn_attn_factor", absent));

@@ -1,4 +1,4 @@
-// Parts of gguf_config.cc: of attention. Errors name the key.
+// The attention parts of gguf_config.cc. Errors name the key.
 #pragma once
 
 #include "engine/model/gguf_keys.h"
@@ -6,14 +6,14 @@
 
 namespace thermocline::model {
 
-// Scales and caps of embedding, residual, scores and logits. `prefix`: "<architecture>.".
+// Reads scales and caps of embedding, residual, scores and logits. `prefix`: "<architecture>.".
 Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& config);
-// Gemma 3n's (altup.cc). Requires: the shapes are set.
+// Reads Gemma 3n's fields (altup.cc). Requires: the shapes are set.
 Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string& prefix,
                      ModelConfig& config);
-// Which layers have the window. Requires: sliding_window is set.
+// Reads the layers with a window. Requires: sliding_window is set.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
-// Recurrent layers (gguf_recurrent.cc). Requires: the number of layers is set.
+// Reads the recurrent layers (gguf_recurrent.cc). Requires: the number of layers is set.
 Status ReadGgufRecurrent(const Keys& keys, const Json& metadata, const std::string& prefix,
                          ModelConfig& config);
 // Requires: windows and latent attention are set.

@@ -1,4 +1,4 @@
-// The configuration in GGUF's "<architecture>.*" keys.
+// Reads the configuration in GGUF's "<architecture>.*" keys.
 #include <algorithm>
 #include <cmath>
 
@@ -11,10 +11,10 @@
 namespace thermocline::model {
 namespace {
 
-constexpr double kEpsilonDefault = 1e-5;  // OPT's files do not say
+constexpr double kEpsilonDefault = 1e-5;  // for OPT, whose files omit it
 
-// Heads of `key` and `value` dimensions: those of the latent form, or, in old files, the plain
-// ones.
+// Reads latent attention. `key` and `value` are the head dimensions of the latent form or, in old
+// files, of the plain one.
 Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int value,
                   LatentConfig& l) {
   ASSIGN_OR_RETURN(l.kv_lora_rank, keys.Int(prefix + "attention.kv_lora_rank"));
@@ -33,7 +33,7 @@ Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int valu
   return OkStatus();
 }
 
-// A size that layers with different parts give one by one, 0 where they lack the part.
+// Returns the largest of a size that is given per layer, with 0 for layers without the part.
 Result<int> Largest(const Keys& keys, const std::string& key, const ModelConfig& c,
                     std::optional<int> absent) {
   if (c.architecture->recurrent == Mixer::kAttention || !keys.Has(key))
@@ -70,7 +70,7 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
                                ") differ in size are not supported");
   }
   ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
-  constexpr int kGemma2Window = 4096;  // where its file does not say
+  constexpr int kGemma2Window = 4096;  // the default of its files
   ASSIGN_OR_RETURN(c.sliding_window,
                    keys.Int(prefix + "attention.sliding_window",
                             c.architecture->name == "gemma2" ? kGemma2Window : 0));
@@ -102,13 +102,13 @@ Status ReadRouter(const Keys& keys, const std::string& prefix, RouterConfig& rou
   if (router.gating == Gating::kSigmoid) router.group_score = GroupScore::kTopTwo;
   ASSIGN_OR_RETURN(router.normalise, keys.Bool(prefix + "expert_weights_norm", router.normalise));
   ASSIGN_OR_RETURN(const double scale, keys.Double(prefix + "expert_weights_scale", 0.0));
-  if (scale != 0) router.scale = scale;  // 0: not said
+  if (scale != 0) router.scale = scale;  // 0: the file gives none
   ASSIGN_OR_RETURN(router.groups, keys.Int(prefix + "expert_group_count", 1));
   ASSIGN_OR_RETURN(router.groups_used, keys.Int(prefix + "expert_group_used_count", router.groups));
   return OkStatus();
 }
 
-// GLM 4.7 Flash's first files are deepseek2's and do not say that their router is a sigmoid.
+// The first files of GLM 4.7 Flash use the name deepseek2 and omit that their router is a sigmoid.
 // Source: llama.cpp issue 18980.
 bool IsGlmFlash(const ModelFile& model, const ModelConfig& c) {
   const TensorInfo* embedding = model.Find("token_embd.weight");
@@ -117,7 +117,7 @@ bool IsGlmFlash(const ModelFile& model, const ModelConfig& c) {
          embedding->rows == 154880;
 }
 
-// Granite's shared network is the only one of a model without experts.
+// Granite's shared network is the only network of a model without experts.
 Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   if (c.architecture->recurrent != Mixer::kMamba2 || c.architecture->one_part) return OkStatus();
   ASSIGN_OR_RETURN(c.intermediate_size,
@@ -125,12 +125,12 @@ Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig&
   return OkStatus();
 }
 
-// Reads the experts. The shared expert's size comes from its tensor where no key gives it.
+// Reads the experts. Without a key, the shared expert's size is taken from its tensor.
 Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
                    ModelConfig& c) {
   ExpertConfig& e = c.experts;
   ASSIGN_OR_RETURN(e.num_experts, keys.Int(prefix + "expert_count", 0));
-  // Files of dense Nemotrons count experts, too.
+  // Files of dense Nemotrons give a number of experts, too.
   if (c.architecture->one_part && !c.architecture->name.ends_with("_moe")) e.num_experts = 0;
   if (!e.any()) return ReadOnlyNetwork(keys, prefix, c);
   e.layers = c.recurrent.networks;
@@ -156,8 +156,8 @@ Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   if (powerinfer) {
     ASSIGN_OR_RETURN(absent, PowerInferActivation(*c.architecture));
   }
-  // Files of the name were 1bitLLM's, with SiLU, before they were Microsoft's, whose vocabulary is
-  // Llama 3's. Source: llama.cpp issue 26751.
+  // The name was first used for 1bitLLM's files, with SiLU, and then for Microsoft's, whose
+  // vocabulary is Llama 3's. Source: llama.cpp issue 26751.
   constexpr int kMicrosoftVocabulary = 128256;
   if (c.architecture->name == "bitnet" && c.vocab_size != kMicrosoftVocabulary)
     absent = Activation::kSilu;
@@ -175,7 +175,7 @@ Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   return OkStatus();
 }
 
-// The vocabulary's size is the embedding's; learned positions have a table of their own.
+// The vocabulary's size is the embedding's; learned positions have a separate table.
 Status ReadTables(const ModelFile& model, ModelConfig& c) {
   c.tie_word_embeddings = model.Find("output.weight") == nullptr;
   const TensorInfo* embedding = model.Find("token_embd.weight");
@@ -195,7 +195,7 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
   return OkStatus();
 }
 
-// Refuses the variants that families' files may name and we do not compute.
+// Rejects unsupported variants that files of a family may name.
 Status RefuseKeys(const Keys& keys, const std::string& prefix) {
   ASSIGN_OR_RETURN(const bool parallel, keys.Bool(prefix + "use_parallel_residual", false));
   ASSIGN_OR_RETURN(const bool causal, keys.Bool(prefix + "attention.causal", true));
@@ -233,7 +233,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   if (c.latent.any()) SetAbsorbed(c);
   const bool rms = c.architecture->norm == Norm::kRms;
   const std::string rms_eps = prefix + "attention.layer_norm_rms_epsilon";
-  // Nemotron's RMS norms have their epsilon under the other's name.
+  // Nemotron's files store the RMS norm's epsilon under the layer norm's key.
   ASSIGN_OR_RETURN(
       c.norm_eps,
       keys.Double(rms && keys.Has(rms_eps) ? rms_eps : prefix + "attention.layer_norm_epsilon",

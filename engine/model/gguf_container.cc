@@ -1,10 +1,10 @@
-// Bytes of GGUF v2 and v3, and of PowerInfer's files, which differ in the magic (powerinfer.h).
+// Parses GGUF v2 and v3, and PowerInfer's files, which differ in the magic (powerinfer.h).
 //
 //   file     := ("GGUF" | "PWRI") version:u32 n_tensors:u64 n_kv:u64 kv* tensor_info* padding data
 //   kv       := key:string type:u32 value           string := length:u64 bytes
 //   value    := number | bool:u8 | string | array   array  := type:u32 count:u64 value*
 //   tensor   := name:string n_dims:u32 dim:u64* type:u32 offset:u64   (offset from `data`, aligned)
-// Every count and length is checked against the bytes left before anything is sized by it.
+// Every count and length is checked against the remaining bytes before it determines a size.
 // Source: ggml's GGUF specification.
 #include "engine/model/gguf_container.h"
 
@@ -35,7 +35,7 @@ enum ValueType : std::uint32_t {
 
 constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 24;  // vocabularies have some 2^18
 
-// Bytes that one element takes at least, to bound array counts.
+// The minimum bytes of one element, to bound array counts.
 std::uint64_t BytesMin(std::uint32_t type) {
   switch (type) {
     case kUint8:
@@ -145,7 +145,7 @@ Status ReadMetadata(ByteReader& in, std::uint64_t count, Json& metadata) {
   return OkStatus();
 }
 
-// Shape and size of one tensor; the product of its dimensions may not overflow.
+// Reads the shape and size of one tensor; the product of its dimensions may not overflow.
 Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   ASSIGN_OR_RETURN(const auto num_dims, in.Read<std::uint32_t>(tensor.name));
   if (num_dims < 1 || num_dims > 4)
@@ -194,7 +194,8 @@ Status ReadTensors(ByteReader& in, std::uint64_t count, std::vector<TensorInfo>&
   return OkStatus();
 }
 
-// Moves offsets from the data section to the file and checks that every tensor lies inside it.
+// Converts offsets in the data section to file offsets, and checks that every tensor is in the
+// file.
 Status PlaceTensors(std::uint64_t header_bytes, std::uint64_t file_bytes,
                     GgufContainer& container) {
   std::int64_t alignment = 32;

@@ -1,4 +1,4 @@
-// The contents of a GGUF file, before its meaning.
+// The contents of a GGUF file, before interpretation.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 namespace thermocline::model {
 
 struct GgufContainer {
-  bool powerinfer = false;  // under the magic PWRI
+  bool powerinfer = false;  // the magic is PWRI
   std::uint32_t version = 0;
   Json metadata{Json::Object()};
-  std::vector<TensorInfo> tensors;  // offsets are the file's
+  std::vector<TensorInfo> tensors;  // offsets are relative to the file
 };
 
-// `index`: of the file among its model's. InvalidArgument: no GGUF; Unimplemented: another version
-// or type; DataLoss names the key or tensor that is damaged; else as File::ReadAt. All name the
-// file.
+// `index`: of the file among its model's files. InvalidArgument: not a GGUF file; Unimplemented:
+// another version or type; DataLoss names the damaged key or tensor; other errors as File::ReadAt.
+// All name the file.
 Result<GgufContainer> ReadGgufContainer(const base::File& file, int index);
 
 }  // namespace thermocline::model

@@ -1,4 +1,4 @@
-// Typed look-ups of GGUF metadata with one style of message.
+// Typed look-ups of GGUF metadata with uniform error messages.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ class Keys {
     const Json* value = metadata_.Find(key);
     if (value == nullptr && absent.has_value()) return *absent;
     if (value == nullptr) return base::InvalidArgument("key '", key, "' is missing");
-    // Some files have a number for each layer; one for all layers is what we support.
+    // Some files have a number for each layer; only one value for all layers is supported.
     if (value->is_array() && !value->as_array().empty()) {
       const Json& first = value->as_array().front();
       for (const Json& item : value->as_array()) {
@@ -37,7 +37,7 @@ class Keys {
     return static_cast<int>(value->as_int());
   }
 
-  // The numbers of `layers` layers: a list, which may go on behind them, or one for all.
+  // Returns the numbers of `layers` layers: a list, which may be longer, or one number for all.
   Result<std::vector<int>> IntsByLayer(const std::string& key, int layers) const {
     const Json* value = metadata_.Find(key);
     if (value == nullptr || !value->is_array()) {
@@ -96,7 +96,7 @@ class Keys {
   }
 
  private:
-  // Empty if the key is missing.
+  // Returns an empty array if the key is missing.
   template <typename T, typename Is, typename As>
   Result<std::vector<T>> Array(const std::string& key, const char* wanted, const Is& is,
                                const As& as) const {

@@ -23,9 +23,9 @@ Result<std::vector<TokenType>> TokenTypes(const Keys& keys, std::size_t count) {
   return types;
 }
 
-// The token id at `key`, "tokenizer.ggml." before it; `absent` where the file has no such key, says
-// none (-1, also as 32 bits without a sign), or names no token of the vocabulary, as llama.cpp has
-// it. Every key of a token's id is read here.
+// Reads the token id at `key`, with the prefix "tokenizer.ggml."; `absent` if the file has no such
+// key, says none (-1, also as unsigned 32 bits), or gives an id outside of the vocabulary, as in
+// llama.cpp. All token id keys are read by this function.
 Result<int> TokenId(const Keys& keys, const std::string& name, int absent, int size) {
   constexpr double kNone = -1, kNoneUnsigned = 4294967295.0;
   const std::string key = "tokenizer.ggml." + name;
@@ -37,7 +37,7 @@ Result<int> TokenId(const Keys& keys, const std::string& name, int absent, int s
   return absent < size ? absent : -1;
 }
 
-// Phi 3's special tokens take the white space behind them. GGUF has no key for that.
+// Phi 3's special tokens absorb the white space after them, for which GGUF has no key.
 // Source: llama.cpp tells these files by their name, too.
 void AddPhi3Edges(Vocabulary& v) {
   constexpr std::array<std::string_view, 3> kPlain = {"<unk>", "<s>", "<|endoftext|>"};
@@ -49,7 +49,7 @@ void AddPhi3Edges(Vocabulary& v) {
   }
 }
 
-// Our own keys, which `convert` writes of a tokenizer.json.
+// Reads our own keys, which `convert` writes for a tokenizer.json.
 Status ReadOwnKeys(const Keys& keys, Vocabulary& v) {
   ASSIGN_OR_RETURN(v.prefix_space, keys.Bool("thermocline.tokenizer.prefix_space", false));
   const std::string merges = "thermocline.tokenizer.ignore_merges";
@@ -63,7 +63,7 @@ Status ReadOwnKeys(const Keys& keys, Vocabulary& v) {
       return base::InvalidArgument("thermocline.tokenizer.normalizers: '", name, "' is not known");
     v.normalizers.push_back(*form);
   }
-  // Id and flags in turn.
+  // Pairs of id and flags.
   ASSIGN_OR_RETURN(const auto edges, keys.Numbers("thermocline.tokenizer.token_edges"));
   for (std::size_t i = 0; i + 1 < edges.size(); i += 2) {
     if (!(edges[i] >= 0 && edges[i] < v.size() && edges[i + 1] >= 0 && edges[i + 1] < 8))
@@ -77,8 +77,8 @@ Status ReadOwnKeys(const Keys& keys, Vocabulary& v) {
   return OkStatus();
 }
 
-// The keys' word counts more than the tokens' names. Those of llama.cpp before "fim_" stay
-// readable.
+// The keys take precedence over the tokens' names. llama.cpp's older keys, without "fim_", are
+// supported.
 Status ReadInfillTokens(const Keys& keys, Vocabulary& vocabulary) {
   vocabulary.infill = FindInfillTokens(vocabulary);
   struct Key {

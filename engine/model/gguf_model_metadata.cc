@@ -40,7 +40,7 @@ void AddExperts(const ExpertConfig& e, const std::string& prefix, MetadataBuilde
   if (e.shared_intermediate_size > 0) {
     out.Uint(prefix + "expert_shared_feed_forward_length", U32(e.shared_intermediate_size));
   }
-  // As many experts of the common size as the shared one is wide.
+  // Written as the number of experts of the common size that equals the shared expert's width.
   const int shared = e.shared_intermediate_size, size = e.intermediate_size;
   out.Uint(prefix + "expert_shared_count", U32(shared % size == 0 ? shared / size : 1));
   out.Uint(prefix + "leading_dense_block_count", U32(e.first_layer));
@@ -60,7 +60,7 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
     out.Float(prefix + key, static_cast<float>(value));
   };
   if (c.attention_scale > 0) add("attention.scale", c.attention_scale);
-  // Also that there is none, which readers do not assume of Gemma 2.
+  // Written even if there is none, because readers assume caps for Gemma 2.
   const bool says = c.architecture->name == "gemma2";
   if (says || c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
   if (says || c.architecture->altup || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
@@ -94,8 +94,8 @@ void AddLatent(const LatentConfig& l, const std::string& prefix, MetadataBuilder
               static_cast<float>(l.yarn_log_multiplier));
 }
 
-// The kinds of layers as llama.cpp's files have them: Qwen's by a list, the others' by layers
-// without kv heads, and Nemotron's networks by layers that have neurons.
+// Writes the kinds of layers as llama.cpp's files do: Qwen's by a list, others by layers without kv
+// heads, and Nemotron's networks by layers that have neurons.
 void AddRecurrent(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
   const RecurrentConfig& r = c.recurrent;
   std::vector<int> kv, ffn;
@@ -124,7 +124,7 @@ void AddRecurrent(const ModelConfig& c, const std::string& prefix, MetadataBuild
   out.Uint(prefix + "ssm.state_size", U32(r.key_dim));
   out.Uint(prefix + "ssm.inner_size", U32(r.inner()));
   if (r.kind == Mixer::kMamba2) out.Bool(prefix + "rope.scaling.finetuned", !c.unrotated);
-  // llama.cpp reads no file of Qwen 3.5 without them; text has one position in all sections.
+  // llama.cpp requires these for Qwen 3.5; for text all sections have the same position.
   if (r.tiled)
     out.Numbers<std::int32_t>(prefix + "rope.dimension_sections", 5,
                               std::vector<int>{c.rope.dim / 2, 0, 0, 0});
@@ -172,7 +172,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (c.sparse_threshold.has_value()) out.Float("powerinfer.sparse_threshold", *c.sparse_threshold);
 }
 
-// Parts of a tokenizer.json that GGUF has no keys for.
+// Writes the parts of a tokenizer.json for which GGUF has no keys.
 void AddOwnKeys(const Vocabulary& v, MetadataBuilder& out) {
   if (v.prefix_space) out.Bool("thermocline.tokenizer.prefix_space", true);
   if (v.ignore_merges.has_value())

@@ -17,7 +17,7 @@ using kernels::DType;
 constexpr std::string_view kColumns = ".ffn_down.weight";
 constexpr std::string_view kRows = ".ffn_down_t.weight";
 
-// The layer of a tensor; -1: it belongs to none.
+// Returns the layer of a tensor; -1 if it belongs to none.
 int LayerOf(std::string_view name) {
   constexpr std::string_view kPrefix = "blk.";
   if (!name.starts_with(kPrefix)) return -1;
@@ -25,7 +25,7 @@ int LayerOf(std::string_view name) {
   return base::ParseNumber<int>(name.substr(0, name.find('.'))).value_or(-1);
 }
 
-// `type`, or where its blocks do not divide the rows, Q8_0 or F16.
+// Returns `type` or, if its blocks do not divide the rows, Q8_0 or F16.
 DType FittingType(DType type, std::int64_t cols) {
   if (!kernels::Traits(type).quantized) return type;
   for (const DType choice : {type, DType::kQ8_0}) {
@@ -34,15 +34,15 @@ DType FittingType(DType type, std::int64_t cols) {
   return DType::kF16;
 }
 
-// Embeddings and head stay finer than the rest: Q8_0 under the 4- and 5-bit block types, Q6_K under
-// K types.
+// Embeddings and head are stored more precisely than the rest: Q8_0 with the 4- and 5-bit block
+// types, Q6_K with K types.
 DType EdgeType(DType type) {
   if (!kernels::Traits(type).quantized || type == DType::kQ8_0) return type;
   return kernels::Traits(type).block_size == 256 ? DType::kQ6_K : DType::kQ8_0;
 }
 
-// True for the matrices that every other one hangs on, or is added to: embeddings, head, what
-// streams begin and end with.
+// True for the matrices with the most influence: embeddings, head, and the matrices at the streams'
+// beginning and end.
 bool IsEdge(std::string_view name) {
   for (const std::string_view edge :
        {"token_embd.weight", "output.weight", "altup_proj.weight", "altup_unembd_proj.weight",
@@ -51,7 +51,7 @@ bool IsEdge(std::string_view name) {
   return name.find(".laurel_") != std::string_view::npos;
 }
 
-// The type that `planned` will have, its layout given.
+// Returns the type that `planned` will have, given its layout.
 DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wanted) {
   if (planned.tensor->num_dims < 2 || StaysFloat(planned.name)) return DType::kF32;
   DType type = wanted.value_or(*planned.tensor->type->dtype);
@@ -61,8 +61,8 @@ DType TargetType(const PlannedTensor& planned, const std::optional<DType>& wante
   return FittingType(type, planned.cols());
 }
 
-// The layout that kAuto means for column-major tensors. One for all layers: a file whose layers
-// differ would be hard to reason about.
+// Returns the layout that kAuto means for column-major tensors: the same for all layers, because a
+// file with mixed layouts would be hard to reason about.
 DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options) {
   if (options.down != DownLayout::kAuto) return options.down;
   if (!model.config.HasZeros()) return DownLayout::kColumns;
@@ -72,7 +72,7 @@ DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options)
     const DType stored = *tensor.type->dtype;
     const PlannedTensor planned{.tensor = &tensor, .name = tensor.name};
     const DType target = TargetType(planned, options.type);
-    // Ternary columns are read faster as a whole than half of them as rows.
+    // Reading whole ternary columns is faster than reading half of them as rows.
     if (target == DType::kTQ2_0) return DownLayout::kColumns;
     if (kernels::Traits(stored).quantized && target == stored) ++kept[tensor.type->name];
   }
@@ -86,8 +86,8 @@ DownLayout ChooseLayout(const ModelFile& model, const GgufWriteOptions& options)
   return DownLayout::kColumns;
 }
 
-// Refuses what is no down projection by its shape: sizes checked with the configuration bound the
-// memory that turning takes.
+// Rejects tensors without the shape of a down projection: sizes checked with the configuration
+// bound the memory of the transposition.
 Status PlanTurn(const ModelConfig& config, DownLayout layout, PlannedTensor& planned) {
   const std::string& name = planned.tensor->name;
   const bool to_rows = layout == DownLayout::kRows && name.ends_with(kColumns);
@@ -105,7 +105,7 @@ Status PlanTurn(const ModelConfig& config, DownLayout layout, PlannedTensor& pla
   return OkStatus();
 }
 
-// Every matrix of mode inputs a second time, what an input multiplies in one row.
+// Adds an input-major copy of every matrix of mode inputs.
 Status AddInputMajor(std::vector<PlannedTensor>& plan) {
   const std::size_t count = plan.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,16 +142,16 @@ Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
                                  ", which cannot be read");
   }
   const DownLayout layout = ChooseLayout(model, options);
-  // Under kAuto a tensor that is neuron-major already stays so: someone wanted it.
+  // Under kAuto a neuron-major tensor stays so, because it was chosen explicitly.
   const bool keeps_rows = options.down == DownLayout::kAuto && layout == DownLayout::kColumns;
   std::vector<PlannedTensor> plan;
   std::map<std::pair<std::string, std::string>, int> changed;
-  std::map<std::pair<std::string, std::int64_t>, int> too_narrow;  // by what they become
+  std::map<std::pair<std::string, std::int64_t>, int> too_narrow;  // by the type they get
   for (const TensorInfo& tensor : model.tensors) {
-    if (tensor.name.ends_with(kInputMajorSuffix)) continue;  // made anew, or left out
+    if (tensor.name.ends_with(kInputMajorSuffix)) continue;  // regenerated, or left out
     PlannedTensor& planned =
         plan.emplace_back(PlannedTensor{.tensor = &tensor, .name = tensor.name});
-    // Rows pay where neurons are zero.
+    // Rows pay only if neurons are zero.
     const int layer = LayerOf(tensor.name);
     const bool whole = options.down == DownLayout::kAuto && layer >= 0 &&
                        layer < model.config.num_hidden_layers && !model.config.HasZeros(layer);

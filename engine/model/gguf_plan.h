@@ -7,7 +7,7 @@ namespace thermocline::model {
 
 struct PlannedTensor {
   const TensorInfo* tensor = nullptr;
-  std::string name;  // in the file written; so are the rest
+  std::string name;  // in the output file, like the other fields
   kernels::DType type = kernels::DType::kF32;
   bool transposed = false;  // rows are the tensor's columns
   std::int64_t rows() const { return transposed ? tensor->cols : tensor->rows; }
@@ -15,12 +15,12 @@ struct PlannedTensor {
 };
 
 // True if a tensor is f32 in every file: biases of all experts, and the tensors that choose experts
-// or streams, which take few bytes and decide much.
+// or streams, which are small and have great influence.
 bool StaysFloat(std::string_view tensor);
 
-// In the order of `model.tensors`, which must outlive it. Logs what an option would do better, or
-// did otherwise than asked. Unimplemented names a tensor that cannot be read,
-// InvalidArgument a down projection of another shape.
+// Returns the plan in the order of `model.tensors`, which must outlive it. Logs options that would
+// improve the file, and deviations from the request. Unimplemented names a tensor that cannot be
+// read, InvalidArgument a down projection of another shape.
 Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
                                             const GgufWriteOptions& options);
 

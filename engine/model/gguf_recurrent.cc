@@ -1,4 +1,4 @@
-// Recurrent layers in GGUF's keys: which they are, and the sizes of their state.
+// Recurrent layers in GGUF's keys: their positions, and the sizes of their state.
 #include <algorithm>
 
 #include "engine/base/index.h"
@@ -7,7 +7,7 @@
 namespace thermocline::model {
 namespace {
 
-// Qwen's: a list, or every layer but the last of a period.
+// Reads Qwen's form: a list, or every layer but the last of a period.
 Result<std::vector<Mixer>> MixersByPeriod(const Keys& keys, const Json& metadata,
                                           const std::string& prefix, const ModelConfig& c) {
   std::vector<Mixer> mixers(c.num_hidden_layers, c.architecture->recurrent);
@@ -32,7 +32,8 @@ Result<std::vector<Mixer>> MixersByPeriod(const Keys& keys, const Json& metadata
   return mixers;
 }
 
-// The others': a layer without kv heads has no attention. A block of Nemotron has one part alone.
+// Reads the form of other families: a layer without kv heads has no attention. A block of Nemotron
+// has only one part.
 Status ReadParts(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   RecurrentConfig& r = c.recurrent;
   const int layers = c.num_hidden_layers;
@@ -82,12 +83,12 @@ Status ReadGgufRecurrent(const Keys& keys, const Json& metadata, const std::stri
   } else {
     RETURN_IF_ERROR(ReadParts(keys, prefix, c));
   }
-  // Granite's files say so of attention that is not rotated, and Bamba's that it is.
+  // In Granite's files the key means that attention is not rotated, in Bamba's that it is.
   if (c.unrotated && !c.architecture->one_part) {
     ASSIGN_OR_RETURN(const bool rotated, keys.Bool(prefix + "rope.scaling.finetuned", false));
     c.unrotated = !rotated;
   }
-  if (r.layers() == 0) {  // attention everywhere: the family's other models
+  if (r.layers() == 0) {  // attention everywhere: a model of the family without recurrent layers
     r = {};
     return OkStatus();
   }

@@ -17,7 +17,7 @@ std::string Suffix(int shard, int count) {
   return text;
 }
 
-// The path of another shard than `path`, which is shard `own`.
+// Returns the path of shard `shard`, given `path` of shard `own`.
 Result<std::string> PathOf(const std::string& path, int own, int shard, int count) {
   const std::string suffix = Suffix(own, count);
   if (!path.ends_with(suffix))

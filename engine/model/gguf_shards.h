@@ -7,9 +7,9 @@
 
 namespace thermocline::model {
 
-// Adds the other files' tensors to those of the first, at `path`; nothing where a file is alone.
-// InvalidArgument: `path` is not the first, or a file is of another model; NotFound names a file
-// that is missing; DataLoss: not all tensors are there. Source: llama.cpp's gguf-split.
+// Adds the other files' tensors to those of the first, at `path`; does nothing for a single file.
+// InvalidArgument: `path` is not the first, or a file belongs to another model; NotFound names a
+// missing file; DataLoss: the tensors are incomplete. Source: llama.cpp's gguf-split.
 Status AddGgufShards(const std::string& path, ModelFile& model);
 
 }  // namespace thermocline::model

@@ -24,8 +24,7 @@ Status WritePadding(base::FileWriter& file) {
   return file.Append(zeros);
 }
 
-// One row in the type of the file.
-// `importance`: of the row's columns, or null.
+// Converts one row to the type of the file. `importance`: of the row's columns, or null.
 Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t row, DType type,
                   const float* importance, std::span<std::byte> out) {
   const int cols = static_cast<int>(tensor.cols);
@@ -40,7 +39,7 @@ Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t
   return OkStatus();
 }
 
-// Appends rows, a batch at a time, each made by `make_row(row, out)` on any thread.
+// Appends rows in batches, each row made by `make_row(row, out)` on any thread.
 template <typename MakeRow>
 Status AppendRows(std::int64_t rows, std::size_t row_bytes, const MakeRow& make_row,
                   base::WorkerPool& pool, base::FileWriter& file) {
@@ -70,12 +69,13 @@ Status CopyRows(const ModelFile& model, const TensorInfo& tensor, base::FileWrit
   return OkStatus();
 }
 
-// A strip of columns at a time, so that memory stays bounded and the source is read few times.
+// Works on a strip of columns at a time, which bounds the memory and the number of passes over the
+// source.
 Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
                        const GgufWriteOptions& options, base::WorkerPool& pool,
                        base::FileWriter& file) {
   const std::int64_t cols = planned.cols();
-  // A neuron's row has one importance for all of its columns.
+  // All columns of a neuron's row have the same importance.
   std::vector<float> importance;
   if (options.importance != nullptr && !planned.name.ends_with("_t.weight")) {
     ASSIGN_OR_RETURN(importance, options.importance->Of(planned.name, 1, static_cast<int>(cols)));
@@ -98,14 +98,14 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
   return OkStatus();
 }
 
-// The importance of all columns of a tensor's matrices; empty: nothing is known of it.
+// Returns the importance of all columns of a tensor's matrices; empty if it is not known.
 Result<std::vector<float>> ImportanceOf(const GgufWriteOptions& options, const TensorInfo& tensor) {
   if (options.importance == nullptr || tensor.num_dims < 2) return std::vector<float>();
   return options.importance->Of(tensor.name, static_cast<int>(tensor.slabs),
                                 static_cast<int>(tensor.cols));
 }
 
-// Copies, turns or requantises one tensor.
+// Copies, transposes or requantises one tensor.
 Status WriteTensor(const ModelFile& model, const PlannedTensor& planned,
                    const GgufWriteOptions& options, base::WorkerPool& pool,
                    base::FileWriter& file) {

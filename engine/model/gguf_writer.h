@@ -1,4 +1,4 @@
-// Writes a model as GGUF v3 that other tools read.
+// Writes a model as GGUF v3, which other tools can read.
 #pragma once
 
 #include <functional>
@@ -9,35 +9,35 @@
 
 namespace thermocline::model {
 
-// Neurons of the down projection: columns of `ffn_down` as everywhere, or rows of `ffn_down_t`
-// (powerinfer.h), whose zeros need not be read.
+// The layout of the down projection: neurons are columns of `ffn_down`, as in other files, or rows
+// of `ffn_down_t` (powerinfer.h), where rows of zero neurons need not be read.
 enum class DownLayout {
-  kAuto,  // rows if the activation has true zeros and the weights are not copied nor ternary
+  kAuto,  // rows if activations have exact zeros and the weights are not copied nor ternary
   kColumns,
   kRows,
 };
 
 struct GgufWriteOptions {
-  // Type of the matrices; kept as stored where it is nothing. Norms and biases stay f32. The
-  // embedding and the head become q8_0, or q6_k under a K type. Rows that are no multiple of the
+  // Type of the matrices; without a value they stay as stored. Norms and biases stay f32. The
+  // embedding and the head become q8_0, or q6_k under a K type. Rows that are not a multiple of the
   // block become q8_0, or f16. Neuron-major matrices are f32, f16, bf16, q8_0, q4_0, q4_1 or q4_k:
-  // q8_0 where another type is asked for.
+  // q8_0 if another type is requested.
   std::optional<kernels::DType> type;
   DownLayout down = DownLayout::kAuto;
   bool input_major = false;                // adds the copies of mode inputs (input_major.h)
-  const Importance* importance = nullptr;  // of the columns that are rounded; null: all the same
-  bool powerinfer = false;                 // the magic is PWRI: for files with PowerInfer's tensors
-  std::string name;                        // general.name
+  const Importance* importance = nullptr;  // of the columns, for rounding; null: equal
+  bool powerinfer = false;  // writes the magic PWRI, for files with PowerInfer's tensors
+  std::string name;         // general.name
   int threads = 1;
-  std::function<void(double)> on_progress;  // share done, 0 to 1; may be empty
+  std::function<void(double)> on_progress;  // completed share, 0 to 1; may be empty
 };
 
-// The types WriteGguf can quantise to, by name, and back. llama.cpp's mixes, such as q4_k_m, are
-// names of the type that most of their matrices have, and here all have.
+// The types that WriteGguf can quantise to, by name, and the reverse. llama.cpp's mixes, such as
+// q4_k_m, stand for the type of most of their matrices, which is used for all.
 std::vector<std::string> QuantizableTypes();
 std::optional<kernels::DType> TypeByName(std::string name);
 
-// Writes `path` atomically. Fails as reading and writing do; Unimplemented for a type without a
+// Writes `path` atomically. Errors as reading and writing; Unimplemented for a type without a
 // quantiser.
 Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWriteOptions& options);
 

@@ -17,7 +17,7 @@ using kernels::DType;
 
 using Codec = void (*)(const std::uint8_t*, std::uint8_t*);
 
-// By way of floats: rounded once more.
+// Converts via floats, so the values are rounded again.
 template <void (*dequantize)(const std::uint8_t*, float*)>
 void ToQ4K(const std::uint8_t* block, std::uint8_t* q4k) {
   float floats[256];
@@ -25,8 +25,7 @@ void ToQ4K(const std::uint8_t* block, std::uint8_t* q4k) {
   kernels::QuantizeQ4K(floats, q4k);
 }
 
-// The type that is held in memory for a type of files. Q4_K's own error is a third of that of the
-// types of grids.
+// The type in memory for a type of files. Q4_K's own error is a third of the error of grid types.
 struct HeldType {
   int ggml_id;
   DType as;
@@ -49,7 +48,7 @@ const HeldType* FindHeldType(const FileType& type) {
   return nullptr;
 }
 
-// `stored` with rows of another type, which have no source yet.
+// Returns `stored` with the row size of another type, without a source yet.
 TensorInfo SizedAs(const TensorInfo& stored, DType type) {
   TensorInfo out = stored;
   out.type = &FileTypeOf(type);
@@ -75,21 +74,22 @@ TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType
   return out;
 }
 
-// bitnet.cpp's ternary weights, as it writes them on x86: 128 values in 32 bytes, value j in the
-// bits from 6 - 2 (j / 32) on of byte j % 32, plus 1; behind the tensor its scale, f32. On Arm
-// older versions wrote 64 values in 16 bytes, and nothing in the file tells.
+// bitnet.cpp's ternary weights, as written on x86: 128 values in 32 bytes, value j in the bits from
+// 6 - 2 (j / 32) on of byte j % 32, plus 1; the f32 scale follows the tensor. On Arm older versions
+// wrote 64 values in 16 bytes, which cannot be detected in the file.
 // Source: microsoft/BitNet, src/ggml-bitnet-mad.cpp.
 constexpr int kI2S = 36;
 
 Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::byte> from,
                   std::span<std::byte> to) {
   const std::uint16_t d = kernels::FloatToHalf(scale);
-  constexpr std::size_t kBytes = 64, kBlock = 66;  // levels of a block of TQ2_0, and all of it
+  constexpr std::size_t kBytes = 64,
+                        kBlock = 66;  // bytes of levels, and of a block of TQ2_0
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto byte = static_cast<unsigned>(from[i]);
     if ((byte & byte >> 1 & 0x55U) != 0)
       return base::DataLoss("tensor '", tensor.name, "' of type i2_s holds a level of 3");
-    // The four pairs of bits the other way round.
+    // Reverses the order of the four pairs of bits.
     const unsigned pairs = (byte & 0x33U) << 2 | (byte >> 2 & 0x33U);
     to[i / kBytes * kBlock + i % kBytes] = static_cast<std::byte>(pairs << 4 | pairs >> 4);
   }
@@ -106,7 +106,7 @@ TensorInfo HeldI2S(const ModelFile& model, const TensorInfo& stored) {
         float scale = 0;
         RETURN_IF_ERROR(model.files[stored.file]->ReadAt(
             stored.offset + stored.bytes, std::as_writable_bytes(std::span(&scale, 1))));
-        if (!(scale >= -65504 && scale <= 65504))  // of a half
+        if (!(scale >= -65504 && scale <= 65504))  // the range of f16
           return base::DataLoss("tensor '", stored.name, "' of type i2_s has the scale ", scale);
         return ConvertI2S(stored, scale, from, to);
       });

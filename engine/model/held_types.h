@@ -1,12 +1,13 @@
-// Types that are read but not computed with: their rows become another type's while they are read.
+// Types that can be read but not computed with: their rows are converted to another type on
+// reading.
 #pragma once
 
 #include "engine/model/model_file.h"
 
 namespace thermocline::model {
 
-// Gives tensors of such types the type that they are held as, and says in the log what that costs.
-// Once, when all tensors are there. Borrows `model`, which must outlive its tensors.
+// Replaces such types by the types used in memory, and logs the cost. Called once, when all tensors
+// are known. Borrows `model`, which must outlive its tensors.
 void HoldInNativeTypes(ModelFile& model);
 
 }  // namespace thermocline::model

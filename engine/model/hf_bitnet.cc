@@ -19,7 +19,7 @@ bool IsLayerMatrix(const TensorInfo& tensor) {
          tensor.num_dims == 2;
 }
 
-// The type that holds ternary rows of `cols` columns as they are. Q4_0 would round: its largest
+// Returns the type that holds ternary rows of `cols` columns exactly. Q4_0 would round: its largest
 // level is not the opposite of its smallest.
 DType TernaryType(std::int64_t cols) {
   for (const DType type : {DType::kTQ2_0, DType::kQ8_0}) {
@@ -37,7 +37,7 @@ Status ReadFloats(const ModelFile& model, const TensorInfo& tensor, std::int64_t
   return OkStatus();
 }
 
-// A ternary tensor of `rows` rows whose values `floats` gives.
+// Returns a ternary tensor of `rows` rows with the values of `floats`.
 TensorInfo Ternary(const TensorInfo& stored, std::int64_t rows, FloatSource floats) {
   TensorInfo out = stored;
   const DType type = TernaryType(stored.cols);
@@ -57,7 +57,7 @@ TensorInfo Ternary(const TensorInfo& stored, std::int64_t rows, FloatSource floa
   return out;
 }
 
-// Row r of the matrix is two bits of row r mod (rows / 4) of the bytes.
+// Row r of the matrix is stored in two bits of the bytes of row r mod (rows / 4).
 TensorInfo Packed(const ModelFile& model, const TensorInfo& stored, float scale) {
   return Ternary(stored, stored.rows * kValuesPerByte,
                  [&model, stored, scale](std::int64_t row, std::span<float> out) -> Status {
@@ -147,7 +147,7 @@ Status UnpackBitNet(const BitNetWeights& weights, ModelFile& model) {
   if (weights.form == BitNetWeights::Form::kFloats) return OkStatus();
   std::vector<TensorInfo> out;
   for (const TensorInfo& tensor : model.tensors) {
-    if (tensor.name.ends_with(".weight_scale")) continue;  // with its weights
+    if (tensor.name.ends_with(".weight_scale")) continue;  // used with its weights
     out.push_back(tensor);
     if (!IsLayerMatrix(tensor)) continue;
     ASSIGN_OR_RETURN(out.back(), UnpackOne(weights, model, tensor));

@@ -1,4 +1,4 @@
-// BitNet's Hugging Face folders: ternary weights in four to a byte, or floats that become ternary.
+// BitNet's Hugging Face folders: ternary weights packed four to a byte, or floats to be rounded.
 #pragma once
 
 #include "engine/base/json.h"
@@ -10,14 +10,14 @@ namespace thermocline::model {
 struct BitNetWeights {
   enum class Form { kFloats, kPacked, kRounded };  // kRounded: floats, rounded by their mean
   Form form = Form::kFloats;
-  bool divides = false;  // packed: by weight_scale instead of times it
+  bool divides = false;  // packed: weight_scale divides instead of multiplying
 };
-// Unimplemented names another quantisation in the field 'quantization_config' of this family.
+// Unimplemented names any other quantisation in the field 'quantization_config'.
 Result<BitNetWeights> ReadBitNetWeights(const Json& config);
 
-// Makes the layers' matrices ternary ones, of TQ2_0 where their columns allow it. `model` must
-// outlive its tensors. InvalidArgument names a scale that is missing; rounding reads every matrix
-// once. Once, when all tensors are there. Source: transformers' bitnet integration.
+// Converts the layers' matrices to ternary ones, of TQ2_0 if their columns allow it. `model` must
+// outlive its tensors. InvalidArgument names a missing scale; rounding reads every matrix once.
+// Called once, when all tensors are known. Source: transformers' bitnet integration.
 Status UnpackBitNet(const BitNetWeights& weights, ModelFile& model);
 
 }  // namespace thermocline::model

@@ -18,7 +18,7 @@ using hf::Flag;
 using hf::Int;
 using hf::String;
 
-// The head_dim of config.json is the rotated part of a head.
+// Reads latent attention. The head_dim of config.json is the rotated part of a head.
 Status ReadLatent(const Json& json, ModelConfig& c) {
   LatentConfig& l = c.latent;
   ASSIGN_OR_RETURN(l.kv_lora_rank, Int(json, {"kv_lora_rank"}));
@@ -35,13 +35,13 @@ Status ReadLatent(const Json& json, ModelConfig& c) {
 
 Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.hidden_size, Int(json, {"hidden_size"}));
-  // Nemotron's newer configs have the list of its layers alone.
+  // Nemotron's newer configs give only the list of layers.
   const std::optional<int> absent = c.architecture->one_part ? std::optional<int>(0) : std::nullopt;
   ASSIGN_OR_RETURN(c.num_hidden_layers, Int(json, {"num_hidden_layers"}, absent));
   ASSIGN_OR_RETURN(c.num_attention_heads, Int(json, {"num_attention_heads"}));
   ASSIGN_OR_RETURN(c.vocab_size, Int(json, {"vocab_size"}));
   const bool falcon = c.architecture->name == "falcon";
-  // Falcon's files may leave both out; 0 is refused by ValidateConfig.
+  // Falcon's files may omit both; ValidateConfig rejects 0.
   ASSIGN_OR_RETURN(
       c.intermediate_size,
       Int(json, {"intermediate_size", "ffn_dim", "ffn_hidden_size", "moe_ffn_hidden_size"},
@@ -62,7 +62,7 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Granite's, Cohere's and MiniCPM's, and Gemma's of attention alone.
+// Reads the scales of Granite, Cohere and MiniCPM, and Gemma's attention scale.
 Status ReadScales(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.embedding_scale, Double(json, {"embedding_multiplier", "scale_emb"}, 1.0));
   ASSIGN_OR_RETURN(const double depth,
@@ -89,7 +89,7 @@ Status ReadCaps(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// gpt-oss's says silu and means its clamped form.
+// Checks gpt-oss's parameters: its config says silu and means the clamped form.
 Status CheckClamp(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(const double limit, Double(json, {"swiglu_limit"}, kernels::kSwigluLimit));
   ASSIGN_OR_RETURN(const double alpha, Double(json, {"swiglu_alpha"}, kernels::kSwigluSlope));
@@ -109,7 +109,7 @@ Status ReadActivation(const Json& json, ModelConfig& c) {
              std::string(ActivationName(family)));
   ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
   if (family == Activation::kClampedSwiglu) RETURN_IF_ERROR(CheckClamp(json, c));
-  // Bamboo's config says relu and means it of both factors, Gemma's says gelu and means tanh's.
+  // In Bamboo's config relu applies to both factors, and in Gemma's gelu means the tanh form.
   if (family == Activation::kDRelu && c.hidden_act == Activation::kRelu)
     c.hidden_act = Activation::kDRelu;
   if (c.architecture->embedding_root && c.hidden_act == Activation::kGelu)
@@ -119,7 +119,7 @@ Status ReadActivation(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Refuses the variants that a family's code computes and ours does not.
+// Rejects the variants that a family's code supports and ours does not.
 Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const auto refuse = [](const char* field, const char* value) {
     return base::Unimplemented(field, " = ", value, " is not supported");
@@ -143,7 +143,7 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
 
 }  // namespace
 
-// String and Flag look only at fields of the right type: others are refused here.
+// Rejects fields of the wrong type, which String and Flag would ignore.
 Status CheckTypes(const Json& config) {
   for (const char* key : {"model_type", "hidden_act", "hidden_activation", "activation_function",
                           "activation", "rope_type", "type", "scoring_func", "topk_method"}) {

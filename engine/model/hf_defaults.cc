@@ -1,6 +1,5 @@
-// The defaults of config.json's fields where a file leaves them out: transformers writes and
-// publishers keep only what differs from a family's defaults. Source: transformers' configuration
-// classes.
+// The defaults of missing fields of config.json: transformers writes, and publishers keep, only the
+// fields that differ from a family's defaults. Source: transformers' configuration classes.
 #include <array>
 #include <string_view>
 

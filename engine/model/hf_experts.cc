@@ -13,7 +13,7 @@ using hf::Flag;
 using hf::Int;
 using hf::String;
 
-// Neurons of what every token passes through: said, or as many as so many experts have.
+// Reads the size of the shared expert: given in neurons, or as a number of experts.
 Status ReadShared(const Json& json, ExpertConfig& e) {
   ASSIGN_OR_RETURN(const int experts, Int(json, {"moe_num_shared_experts", "n_shared_experts"}, 0));
   const int absent = static_cast<int>(
@@ -26,7 +26,7 @@ Status ReadShared(const Json& json, ExpertConfig& e) {
   return OkStatus();
 }
 
-// The layers' kinds one by one: dense ones, then sparse ones.
+// Reads the list of layer kinds: dense ones, then sparse ones.
 Status ReadLayerTypes(const Json& json, ModelConfig& c) {
   const Json* types = FindFirst(json, {"mlp_layer_types"});
   if (types == nullptr) return OkStatus();
@@ -45,7 +45,7 @@ Status ReadLayerTypes(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Layers without experts: the first ones, or those between.
+// Reads the layers without experts: the first ones, or those in between.
 Status ReadLayers(const Json& json, ModelConfig& c) {
   ExpertConfig& e = c.experts;
   ASSIGN_OR_RETURN(e.first_layer,
@@ -97,13 +97,13 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
                                       {"num_local_experts", "num_experts", "n_routed_experts",
                                        "moe_num_experts", "moe_num_primary_experts"},
                                       0));
-  // Nemotron's configs count experts also where no layer has them.
+  // Nemotron's configs give a number of experts even if no layer has them.
   const bool listed = !e.layers.empty();
   if (listed && std::find(e.layers.begin(), e.layers.end(), true) == e.layers.end())
     e.num_experts = 0;
   if (!e.any()) {
     e.layers.clear();
-    // Granite's shared network is then the only one.
+    // Granite's shared network is then the only network.
     ASSIGN_OR_RETURN(c.intermediate_size,
                      Int(json, {"shared_intermediate_size"}, c.intermediate_size));
     return OkStatus();
@@ -118,7 +118,7 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));
-  // Their code always has one.
+  // The code of these families always has the bias.
   for (const char* family : {"deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe",
                              "nemotron_h", "lfm2_moe"})
     e.router.choice_bias |= c.architecture->hf_name == family;

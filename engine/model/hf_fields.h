@@ -1,4 +1,4 @@
-// Typed look-ups of fields of config.json with one style of message.
+// Typed look-ups of fields of config.json with uniform error messages.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +10,7 @@
 
 namespace thermocline::model::hf {
 
-// Families name the same field differently: the first of `keys` that is there counts.
+// Families name the same field differently: the first of `keys` that exists counts.
 using Names = std::initializer_list<const char*>;
 
 inline const Json* FindFirst(const Json& config, Names keys) {
@@ -25,7 +25,7 @@ inline Result<int> Int(const Json& config, Names keys, std::optional<int> absent
   const Json* value = FindFirst(config, keys);
   if (value == nullptr && absent.has_value()) return *absent;
   if (value == nullptr) return base::InvalidArgument("field '", *keys.begin(), "' is missing");
-  // A list has the value of each layer, and all must be the same.
+  // A list has a value for each layer, and all must be equal.
   if (value->is_array() && !value->as_array().empty()) {
     const Json& first = value->as_array().front();
     for (const Json& item : value->as_array()) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kNibblesPerByte = 2, kValuesPerScale = 32;
 
-// A tensor of a layer's experts and what becomes of it.
+// Converts the tensors of a layer's experts.
 class Unpacker {
  public:
   explicit Unpacker(ModelFile& model) : model_(model) {}
@@ -29,7 +29,7 @@ class Unpacker {
       out_.push_back(tensor);
       return OkStatus();
     }
-    if (suffix == ".scales") return OkStatus();  // with its blocks
+    if (suffix == ".scales") return OkStatus();  // used with its blocks
     if (!gate_up) return Part(tensor, module, suffix, {});
     std::string part = module;
     part.replace(part.find("_gate_up_"), 9, "_gate_");
@@ -38,12 +38,12 @@ class Unpacker {
     return Part(tensor, part, suffix, Half(1));
   }
 
-  // Every second row.
+  // Selects every second row.
   static HeadOrder Half(int first) {
     return {.head_dim = 1, .halves = false, .per_group = 1, .stride = 2, .first = first};
   }
 
-  // `order`: of the rows that are taken.
+  // `order`: of the rows taken.
   Status Part(const TensorInfo& tensor, const std::string& module, const std::string& suffix,
               const HeadOrder& order) {
     if (suffix == ".blocks") return Packed(tensor, module, order);

@@ -1,13 +1,14 @@
-// gpt-oss's Hugging Face folders: experts' gate and up row by row, in MXFP4 or, as floats, turned.
+// gpt-oss's Hugging Face folders: experts with alternating gate and up rows, in MXFP4 or as
+// transposed floats.
 #pragma once
 
 #include "engine/model/model_file.h"
 
 namespace thermocline::model {
 
-// In place of "ffn_gate_up_exps" and "ffn_down_exps" (.blocks and .scales, or .weight; .bias), as
-// they are stored: gate, up and down as GGUF has them. InvalidArgument names a tensor of another
-// shape. Once, when all tensors are there.
+// Replaces the stored "ffn_gate_up_exps" and "ffn_down_exps" (.blocks and .scales, or .weight;
+// .bias) by gate, up and down as GGUF has them. InvalidArgument names a tensor of another shape.
+// Called once, when all tensors are known.
 Status UnpackGptOss(ModelFile& model);
 
 }  // namespace thermocline::model

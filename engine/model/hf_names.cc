@@ -9,8 +9,8 @@
 namespace thermocline::model {
 namespace {
 
-// Modules by their names in GGUF. One table for all families: where two give
-// one name to different things, the layer prefix tells them apart.
+// Maps modules to their GGUF names. One table for all families: if two use one name for different
+// things, the layer prefix distinguishes them.
 struct ModuleName {
   std::string_view hugging_face, gguf;
 };
@@ -29,7 +29,7 @@ constexpr std::array kGlobalModules = {
     ModuleName{"model.embed_tokens_per_layer", "per_layer_token_embd"},  // gemma3n
     ModuleName{"model.per_layer_model_projection", "per_layer_model_proj"},
     ModuleName{"model.per_layer_projection_norm", "per_layer_proj_norm"},
-    ModuleName{"model.embedding_norm", "token_embd_norm"},  // lfm2: behind the last layer
+    ModuleName{"model.embedding_norm", "token_embd_norm"},  // lfm2: follows the last layer
     ModuleName{"backbone.embeddings", "token_embd"},        // nemotron_h
     ModuleName{"backbone.norm_f", "output_norm"},
     ModuleName{"model.embeddings", "token_embd"},
@@ -100,7 +100,7 @@ constexpr std::array kLayerModules = {
     ModuleName{"fc1", "ffn_up"},
     ModuleName{"fc2", "ffn_down"},
     ModuleName{"final_layer_norm", "ffn_norm"},
-    // Mixtures of experts, an expert's number left out.
+    // Mixtures of experts, without the expert's number.
     ModuleName{"mlp.gate", "ffn_gate_inp"},
     ModuleName{"mlp.experts.gate_proj", "ffn_gate_exps"},
     ModuleName{"mlp.experts.up_proj", "ffn_up_exps"},
@@ -194,7 +194,7 @@ std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view
   return {};
 }
 
-// A module's name without the number of the expert in it.
+// A module's name without the expert's number in it.
 struct ExpertModule {
   std::string module;
   int expert = -1;
@@ -210,7 +210,7 @@ ExpertModule TakeExpert(std::string_view module) {
   return {StrCat(module.substr(0, at + kExperts.size()), rest.substr(end + 1)), *expert};
 }
 
-// Parameters that no module of their own holds.
+// Returns the suffix of parameters that have no module of their own.
 std::string SuffixOf(std::string_view name) {
   if (name.ends_with(".e_score_correction_bias") || name.ends_with(".expert_bias")) return ".bias";
   bool alone = false;
@@ -220,7 +220,8 @@ std::string SuffixOf(std::string_view name) {
   return alone ? ".weight" : "";
 }
 
-// Matrices of AltUp's streams, one for each but the first. Empty: it is none.
+// Returns the name of the matrices of AltUp's streams, one for each but the first. Empty: another
+// tensor.
 GgufName StreamMatrix(std::string_view name, std::string_view suffix) {
   for (const auto& [prefix, gguf] :
        {std::pair<std::string_view, const char*>{"model.altup_projections.", "altup_proj"},
@@ -232,7 +233,7 @@ GgufName StreamMatrix(std::string_view name, std::string_view suffix) {
   return {};
 }
 
-// Suffixes that gpt-oss's experts have instead.
+// Removes the suffixes that gpt-oss's experts use instead, and returns GGUF's.
 std::string TakeSuffix(std::string& name) {
   for (const auto& [stored, gguf] :
        {std::pair{"_bias", ".bias"}, {"_blocks", ".blocks"}, {"_scales", ".scales"}}) {
@@ -258,17 +259,17 @@ bool IsOfAnotherSense(std::string_view name) {
 }
 
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
-  // The latter are blocks that draft (multi-token prediction).
+  // Tensors of mtp are blocks for drafting (multi-token prediction).
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.")) return GgufName{};
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
-  // Names of the part that reads text, in a model that sees, too.
+  // In multimodal models, these prefixes mark the text part.
   if (name.starts_with("language_model."))
     name = name.substr(std::string_view("language_model.").size());
   if (name.starts_with("model.language_model."))
     name.erase(6, std::string_view("language_model.").size());
   std::string suffix = TakeSuffix(name);
   if (suffix.empty()) suffix = SuffixOf(name);
-  // GGUF's names of these are whole.
+  // These names are complete in GGUF, without a suffix.
   const bool whole = name.ends_with(".A_log") || name.ends_with(".dt_bias") || name.ends_with(".D");
   if (suffix.empty() && !whole) {
     const std::size_t dot = std::min(name.rfind('.'), name.size());

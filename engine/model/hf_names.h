@@ -1,4 +1,4 @@
-// The names of Hugging Face's tensors in GGUF.
+// Maps the names of Hugging Face's tensors to GGUF's.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 namespace thermocline::model {
 
 struct GgufName {
-  std::string name;  // "blk.0.ffn_up_exps.weight"; "": no part of the computation
-  int expert = -1;   // whose part of that tensor it is; -1: it is all of it
+  std::string name;  // "blk.0.ffn_up_exps.weight"; "": not used
+  int expert = -1;   // the expert whose part of the tensor it is; -1: the whole tensor
 };
 
 // Unimplemented names a tensor that no supported family has.
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture);
 
-// True if a tensor belongs to the part of a model that sees or hears.
+// True if a tensor belongs to the vision or audio part of a model.
 bool IsOfAnotherSense(std::string_view name);
 
 }  // namespace thermocline::model

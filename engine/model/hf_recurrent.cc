@@ -18,7 +18,7 @@ using hf::FindFirst;
 using hf::Int;
 using hf::String;
 
-// The names of kinds of layers differ by family and by the version of transformers that wrote them.
+// Sets a layer's kind, whose name differs by family and by version of transformers.
 Status SetLayer(const Json& item, std::size_t layer, ModelConfig& c) {
   RecurrentConfig& r = c.recurrent;
   const std::string kind = item.is_string() ? item.as_string() : "";
@@ -42,8 +42,8 @@ Status SetLayer(const Json& item, std::size_t layer, ModelConfig& c) {
   return OkStatus();
 }
 
-// The kinds of layers as a list, a text of one letter each (Nemotron), numbers of those with
-// attention (LFM2), or a period (Qwen3-Next).
+// Returns the kinds of layers, given as a list, a string of one letter each (Nemotron), the indices
+// of layers with attention (LFM2), or a period (Qwen3-Next).
 Result<Json::Array> LayerKinds(const Json& json, const ModelConfig& c) {
   Json::Array kinds;
   if (const Json* list = FindFirst(json, {"layer_types", "layers_block_type"});
@@ -86,7 +86,7 @@ Status ReadState(const Json& json, RecurrentConfig& r) {
   return OkStatus();
 }
 
-// Mamba's steps are not clamped, but by a config that says so.
+// Rejects configs that clamp Mamba's steps.
 Status CheckSteps(const Json& json, const ModelConfig& c) {
   const Json* limit = FindFirst(json, {"time_step_limit"});
   if (limit == nullptr || !limit->is_array() || limit->as_array().size() != 2) return OkStatus();
@@ -96,7 +96,7 @@ Status CheckSteps(const Json& json, const ModelConfig& c) {
   return OkStatus();
 }
 
-// Rows of `stored` in another order: row i is its row `from(i)`.
+// Returns `stored` with its rows in another order: row i is its row `from(i)`.
 using RowMap = std::function<std::int64_t(std::int64_t)>;
 TensorInfo Reordered(const ModelFile& model, const TensorInfo& stored, std::string name,
                      std::int64_t rows, RowMap from) {
@@ -111,7 +111,8 @@ TensorInfo Reordered(const ModelFile& model, const TensorInfo& stored, std::stri
   return out;
 }
 
-// Elements of each row in another order. Requires: a type whose elements stand alone.
+// Returns `stored` with the elements of each row in another order. Requires: a type whose elements
+// can be read one by one.
 TensorInfo ReorderedColumns(const ModelFile& model, const TensorInfo& stored, RowMap from) {
   TensorInfo out = stored;
   out.source =
@@ -160,7 +161,8 @@ class Arranger {
     return found == model_.tensors.end() ? nullptr : &*found;
   }
 
-  // Qwen3-Next's rows of q, k, v and z by key head become all of q, of k, of v, and z apart.
+  // Splits Qwen3-Next's rows of q, k, v and z by key head into all of q, of k, of v, and a separate
+  // z.
   Status Unpack(const std::string& prefix) {
     const TensorInfo* packed = Find(prefix + "ssm_in.weight");
     if (packed == nullptr) return OkStatus();
@@ -185,8 +187,8 @@ class Arranger {
     return OkStatus();
   }
 
-  // Heads of values from groups of a key head to GGUF's order: the first of each group, then the
-  // second ones. Source: llama.cpp's converter.
+  // Reorders value heads, which are grouped by key head, to GGUF's order: the first of each group,
+  // then the second ones. Source: llama.cpp's converter.
   void Tile(const std::string& prefix) {
     const std::int64_t keys = r_.key_heads, group = r_.heads / keys;
     const auto by = [=](std::int64_t size, std::int64_t first) -> RowMap {
@@ -213,7 +215,7 @@ class Arranger {
       *t = ReorderedColumns(model_, *t, by(dv, 0));
   }
 
-  // -exp(A_log), and vectors that GGUF holds in f32.
+  // Computes -exp(A_log), and converts vectors that GGUF holds in f32.
   Status Vectors(const std::string& prefix) {
     for (const char* name : {"ssm_a", "ssm_d", "ssm_dt.bias", "ssm_conv1d.bias"}) {
       TensorInfo* tensor = Find(prefix + name);
@@ -229,7 +231,7 @@ class Arranger {
         model_.AddVector(prefix + name, std::move(values));
       }
     }
-    // As llama.cpp reads them: one row for each group.
+    // llama.cpp reads one row for each group.
     if (TensorInfo* norm = Find(prefix + "ssm_norm.weight");
         norm != nullptr && r_.kind == Mixer::kMamba2 && norm->cols % r_.key_heads == 0) {
       norm->num_dims = 2;
@@ -239,7 +241,7 @@ class Arranger {
     return OkStatus();
   }
 
-  // A convolution [channels, 1, taps] loses its middle dimension.
+  // Removes the middle dimension of a convolution [channels, 1, taps].
   Status Taps(const std::string& prefix) {
     for (const char* name : {"ssm_conv1d.weight", "shortconv.conv.weight"}) {
       TensorInfo* tensor = Find(prefix + name);
@@ -286,7 +288,7 @@ Status ReadHuggingFaceRecurrent(const Json& json, ModelConfig& c) {
   for (std::size_t l = 0; l < kinds.size(); ++l) RETURN_IF_ERROR(SetLayer(kinds[l], l, c));
   c.unrotated =
       r.kind == Mixer::kMamba2 && String(json, {"position_embedding_type"}, "nope") != "rope";
-  if (r.layers() == 0) {  // attention everywhere: the family's other models
+  if (r.layers() == 0) {  // attention everywhere: a model of the family without recurrent layers
     r = {};
     return OkStatus();
   }

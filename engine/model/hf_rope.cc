@@ -1,5 +1,5 @@
 // Rotary positions in Hugging Face's config.json. Old files have rope_theta and rope_scaling, new
-// ones rope_parameters for both, some of them by kind of layer.
+// ones have rope_parameters for both, in some files by kind of layer.
 #include <algorithm>
 #include <cmath>
 
@@ -15,12 +15,12 @@ using hf::Flag;
 using hf::Int;
 using hf::String;
 
-// The factor by which yarn multiplies rotations, for a model that says `scale` times the usual.
+// Returns yarn's factor of rotations, for a model with `scale` times the usual magnitude.
 double YarnMagnitude(double factor, double scale) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1;
 }
 
-// DeepSeek's yarn scales scores, not rotations; others divide one magnitude by the other.
+// DeepSeek's yarn scales scores, not rotations; other models use the quotient of two magnitudes.
 Status ReadMScale(const Json& scaling, RopeConfig& rope, ModelConfig& c) {
   ASSIGN_OR_RETURN(const double all, Double(scaling, {"mscale_all_dim"}, 0.0));
   ASSIGN_OR_RETURN(const double rotated,
@@ -92,7 +92,7 @@ Status ReadLong(const Json& scaling, int original, RopeConfig& rope, const Model
   return OkStatus();
 }
 
-// Hunyuan's says how theta changes; others', how far the context goes.
+// Hunyuan's alpha changes theta; in other families the length of the context is given.
 Status ReadDynamic(const Json& scaling, int original, RopeConfig& rope, ModelConfig& c) {
   ASSIGN_OR_RETURN(const double alpha, Double(scaling, {"alpha"}, 0.0));
   if (alpha > 0) {
@@ -105,7 +105,7 @@ Status ReadDynamic(const Json& scaling, int original, RopeConfig& rope, ModelCon
   return OkStatus();
 }
 
-// The field outside `scaling` takes precedence over the one inside.
+// The field outside of `scaling` takes precedence over the one inside.
 Result<int> OriginalPositions(const Json& json, const Json& scaling, const ModelConfig& c) {
   constexpr const char* kField = "original_max_position_embeddings";
   ASSIGN_OR_RETURN(const int inner, Int(scaling, {kField}, c.max_position_embeddings));
@@ -134,7 +134,7 @@ Status ReadScaling(const Json& json, const Json& scaling, RopeConfig& rope, Mode
                              "llama3 and longrope");
 }
 
-// `theta`: where neither says it.
+// `theta`: the default.
 Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& rope,
                ModelConfig& c) {
   ASSIGN_OR_RETURN(rope.theta, Double(scaling, {"rope_theta"}, theta));
@@ -149,8 +149,8 @@ Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& 
   return ReadScaling(json, scaling, rope, c);
 }
 
-// Checks that layers with a window differ in nothing that files of ours, and llama.cpp's, cannot
-// say: they can say the theta.
+// Checks that layers with a window differ only in theta, the one difference that our files and
+// llama.cpp's can express.
 Status CheckWindowRope(const Architecture& a, ModelConfig& c) {
   const RopeConfig& of = c.window_rope;
   const bool plain =

@@ -199,7 +199,7 @@ Status ReadMerges(const Json& model, Vocabulary& v) {
   return OkStatus();
 }
 
-// SentencePiece's scores order merges; a converted tokenizer.json keeps only the order.
+// SentencePiece's scores order the merges; a converted tokenizer.json keeps only the order.
 void ScoresFromMerges(Vocabulary& v) {
   std::map<std::string, float> rank;
   for (std::size_t i = 0; i < v.merges.size(); ++i) {
@@ -227,7 +227,7 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
     if (text != nullptr && text->is_string() && !text->as_string().empty())
       return base::Unimplemented("a tokenizer whose model has '", affix, "' is not supported");
   }
-  // If every byte has a token of its own, no byte is left to fall back to.
+  // If every byte has its own token, byte fallback is never needed.
   const Json* pre = tokenizer.Find("pre_tokenizer");
   const bool byte_level = pre != nullptr && pre->Dump().find("\"ByteLevel\"") != std::string::npos;
   const bool sentencepiece = IsTrue(*model, "byte_fallback") && !byte_level;
@@ -248,7 +248,7 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   return ValidateVocabulary(v);
 }
 
-// tokenizer.model lacks the tokens that were added later: tokenizer.json beside it has them.
+// Adds the tokens that tokenizer.model lacks because they were added later, from tokenizer.json.
 Status AddTokensOf(const std::string& path, Vocabulary& v) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
   const auto tokenizer = base::ParseJson(text);
@@ -300,7 +300,8 @@ void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
     v.add_space_prefix = prefix->as_bool();
   if (chat != nullptr && chat->is_string()) v.chat_template = chat->as_string();
   if (chat == nullptr || !chat->is_array()) return;
-  // Several by name: "default", else the first; and that for requests with tools.
+  // Chooses the template named "default", or else the first, and "tool_use" for requests with
+  // tools.
   for (const Json& named : chat->as_array()) {
     const Json *name = named.Find("name"), *text = named.Find("template");
     if (name == nullptr || !name->is_string() || text == nullptr || !text->is_string()) continue;

@@ -6,8 +6,8 @@
 namespace thermocline::model {
 namespace {
 
-// Options of a pre-tokenizer's step that would split otherwise than those that have a name.
-// `split`: a step before it has cut the text by a pattern.
+// Rejects options of a pre-tokenizer step that would split differently from the supported ones.
+// `split`: an earlier step has split the text by a pattern.
 Status CheckStep(const Json& step, bool split) {
   const auto is = [&step](const char* name, const Json& value) {
     const Json* found = step.Find(name);

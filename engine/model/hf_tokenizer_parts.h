@@ -1,5 +1,5 @@
-// Parts of a tokenizer.json: what comes before the vocabulary is looked at. What this program would
-// not do as `tokenizers` does is Unimplemented, by name.
+// Parts of a tokenizer.json: the steps before the vocabulary look-up. Unimplemented names a step
+// that this program would not perform like `tokenizers`.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 
 namespace thermocline::model {
 
-// A field that is there and true.
+// True if the field exists and is true.
 bool IsTrue(const Json& object, const char* name);
 
-// GGUF's name of a tokenizer.json's pre-tokenizer, and v.prefix_space. Source: the pre-tokenizers
-// of the models' own files.
+// Returns GGUF's name of a tokenizer.json's pre-tokenizer, and sets v.prefix_space. Source: the
+// pre-tokenizers of the models' own files.
 Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v);
 
-// The rules of an added token for the text beside it.
+// Returns an added token's rules for the text beside it.
 TokenEdges EdgesOf(const Json& token);
 
-// Added tokens are looked for in the text as it comes. One that is looked for in the normal form is
-// the same only if the form leaves its letters alone.
+// Added tokens are searched in the text before normalization. A token that is searched in the
+// normalized text is supported only if normalization leaves its letters unchanged.
 Status CheckNormalized(const Json& token, const Vocabulary& v);
 
-// "normalizer": one, or a sequence, to v.normalizers. Those of SentencePiece's spaces are part of
-// its tokenizer. Null: none.
+// Reads "normalizer", one or a sequence, into v.normalizers. SentencePiece's normalizers of spaces
+// are part of its tokenizer. Null: none.
 Status ReadNormalizers(const Json* normalizer, Vocabulary& v);
 
 }  // namespace thermocline::model

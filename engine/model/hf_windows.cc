@@ -1,4 +1,4 @@
-// Which layers have a window, in Hugging Face's config.json.
+// Reads the layers with a window from Hugging Face's config.json.
 #include <algorithm>
 #include <array>
 
@@ -17,14 +17,14 @@ Json::Array List(const Json& json, const char* key) {
   return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
 }
 
-// Lists of layers have one item for each.
+// Checks that a list of layers has one item per layer.
 Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& c) {
   if (list.empty() || base::IntSize(list) == c.num_hidden_layers) return OkStatus();
   return base::InvalidArgument("field '", key, "' has ", list.size(), " items for ",
                                c.num_hidden_layers, " layers");
 }
 
-// The families whose code in transformers has a window; the field means nothing to the others.
+// The families whose code in transformers has a window; other families ignore the field.
 constexpr std::array<std::string_view, 18> kWithWindow = {
     "mistral",      "mixtral",   "bamboo",  "ministral3", "qwen2",   "qwen3",
     "qwen2_moe",    "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",  "gemma3_text",
@@ -32,7 +32,8 @@ constexpr std::array<std::string_view, 18> kWithWindow = {
 
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 
-// SmallThinker's, by layer: where the window is, and what is rotated. The family's is the only one.
+// Reads SmallThinker's lists of layers with a window and of rotated layers. Only the family's own
+// order is supported.
 Status ReadLayouts(const Json& json, ModelConfig& c) {
   const Json::Array windows = List(json, "sliding_window_layout"),
                     rotated = List(json, "rope_layout");
@@ -52,7 +53,7 @@ Status ReadLayouts(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Each how many layers one differs: a number, or a text of one letter per layer.
+// Reads the period: a number, or a string of one letter per layer.
 Status ReadPeriod(const Json& json, ModelConfig& c) {
   const Json* pattern = hf::FindFirst(json, {"sliding_window_pattern", "_sliding_window_pattern"});
   if (pattern == nullptr || c.architecture->window_place != WindowPlace::kButLast)
@@ -64,7 +65,7 @@ Status ReadPeriod(const Json& json, ModelConfig& c) {
   return OkStatus();
 }
 
-// Layers with a window and without, one by one.
+// Reads a list of layers with and without a window.
 Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
   const Json::Array types = List(json, "layer_types");
   RETURN_IF_ERROR(CheckLength("layer_types", types, c));
@@ -78,7 +79,7 @@ Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
   return types.empty() ? OkStatus() : SetWindowedLayers(windowed, c).Annotate("layer_types");
 }
 
-// Layers without rotation, one by one (SmolLM3). The family's order is the only one.
+// Checks the list of layers without rotation (SmolLM3). Only the family's own order is supported.
 Status CheckUnrotated(const Json& json, const ModelConfig& c) {
   const Json::Array rotated = List(json, "no_rope_layers");
   RETURN_IF_ERROR(CheckLength("no_rope_layers", rotated, c));
@@ -99,10 +100,10 @@ Status CheckUnrotated(const Json& json, const ModelConfig& c) {
 
 }  // namespace
 
-// All layers (mistral), those from max_window_layers on if it is switched on (qwen), or some of
-// each period.
+// The window applies to all layers (mistral), to those from max_window_layers on if it is enabled
+// (qwen), or to some of each period.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
-  // Their lists of layers tell which are recurrent (hf_recurrent.cc).
+  // In these families the lists of layers give the recurrent ones (hf_recurrent.cc).
   if (c.architecture->recurrent != Mixer::kAttention) return OkStatus();
   if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
   const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=

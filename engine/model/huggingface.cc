@@ -105,7 +105,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
   }
   ASSIGN_OR_RETURN(GgufName called, GgufNameOf(name, *model.config.architecture));
   if (called.name.empty()) return OkStatus();
-  // Granite's shared network is the only one of a model without experts.
+  // Granite's shared network is the only network of a model without experts.
   const std::size_t shared = called.name.find("_shexp");
   if (shared != std::string::npos && !model.config.experts.any())
     called.name.erase(shared, std::string_view("_shexp").size());
@@ -140,7 +140,7 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
     if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
       return base::DataLoss("tensor '", name, "' has the dimension ", dim.Dump());
   }
-  if (dims.size() == 4) {  // a row's blocks
+  if (dims.size() == 4) {  // the blocks of a row
     dims[2] = dims[2].as_int() * dims[3].as_int();
     dims.pop_back();
   }
@@ -187,7 +187,7 @@ Status AddSafetensors(const std::string& path, ModelFile& model) {
   return OkStatus();
 }
 
-// The config of the part that reads text, in a model that sees, too.
+// Returns the config of the text part of a multimodal model.
 Json TextConfigOf(const Json& config) {
   const Json* text = config.Find("text_config");
   if (text == nullptr || !text->is_object()) return config;
@@ -220,7 +220,7 @@ Result<std::vector<std::string>> ShardNames(const std::string& folder) {
   return out;
 }
 
-// The tokens of config.json or generation_config.json at which a turn ends.
+// Adds the tokens of config.json or generation_config.json that end a turn.
 void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   const Json* eos = config.Find("eos_token_id");
   if (eos == nullptr) return;
@@ -234,8 +234,8 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   }
 }
 
-// The pooling of a folder that sentence-transformers wrote, as GGUF numbers it (1 mean, 2 first
-// token, 3 last token); -1 = it does not say.
+// Returns the pooling of a folder written by sentence-transformers, as GGUF numbers it (1 mean, 2
+// first token, 3 last token); -1 = not given.
 Result<int> PoolingOf(const std::string& folder) {
   const std::string path = Join(folder, "1_Pooling/config.json");
   if (!base::PathExists(path)) return -1;

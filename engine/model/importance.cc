@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
 
-// One tensor of the file: its dimensions are [rows, cols].
+// One tensor of the file, with dimensions [rows, cols].
 struct Part {
   std::string name;
   const std::vector<float>* data;
@@ -41,8 +41,8 @@ Status CheckSums(const std::string& name, const std::vector<float>& sums) {
   return OkStatus();
 }
 
-// Columns that multiplied nothing on the text are not free: they weigh this share of the mean, so
-// that a block of them is rounded as others are.
+// Columns that had only zero inputs on the text get this share of the mean as minimum importance,
+// so that a block of them is rounded like others.
 constexpr double kShareMin = 1e-4;
 
 Status ToMeans(const std::string& name, double count, std::span<float> sums) {
@@ -144,7 +144,7 @@ Result<std::vector<float>> Importance::Of(const std::string& tensor, int experts
   if (found == matrices.end()) return std::vector<float>();
   const Matrix& m = found->second;
   const std::size_t all = base::Area(experts, columns);
-  // Old files have one count, and experts behind each other.
+  // Old files have one count, and experts one after the other.
   if (m.sums.size() != all || (m.counts.size() != 1 && base::IntSize(m.counts) != experts))
     return base::InvalidArgument("the importance of '", tensor, "' is of ", m.sums.size(),
                                  " columns, not ", all, ": it is another model's");

@@ -1,5 +1,5 @@
-// The importance of each column of a matrix: the mean square of what it multiplies on a text.
-// llama.cpp's files of it, so that either program's may be used by the other.
+// The importance of each column of a matrix: the mean square of its inputs on a text. Stored in
+// llama.cpp's format, so that both programs can use the files.
 //
 // GGUF with general.type "imatrix": for each matrix NAME f32 tensors NAME.in_sum2 [experts,
 // columns], sums of squares, and NAME.counts [experts, 1], the tokens that they are of. Older files
@@ -34,7 +34,7 @@ class Importance {
   static Status CheckReplaceable(const std::string& path);
   // Errors as base::FileWriter, and as CheckReplaceable.
   Status Write(const std::string& path) const;
-  // DataLoss or InvalidArgument says what is wrong in the file; errors as base::OpenFile.
+  // DataLoss or InvalidArgument describes the error in the file; errors as base::OpenFile.
   static Result<Importance> Read(const std::string& path);
 };
 

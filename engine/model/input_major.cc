@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kRowAlignment = 64;  // of a matrix's first row
 constexpr int kBlock = kernels::kActivationBlock;
 
-// In files.
+// Names of the matrices in files.
 struct MatrixName {
   std::string_view name;
   const Linear& (*of)(const LayerWeights&);
@@ -36,14 +36,14 @@ std::string_view NameOf(const LayerWeights& layer, const Linear& matrix) {
   return "";
 }
 
-// The scale of a block of Q4_0 or Q8_0: both begin with it.
+// Returns the scale of a block of Q4_0 or Q8_0: both begin with it.
 float ScaleAt(const std::uint8_t* block) {
   std::uint16_t half = 0;
   std::memcpy(&half, block, sizeof(half));
   return kernels::HalfToFloat(half);
 }
 
-// NaN, once there, stays.
+// Returns the larger magnitude; NaN is kept.
 float LargerOrNaN(float most, float value) {
   return std::isnan(value) ? value : std::fabs(value) > most ? std::fabs(value) : most;
 }
@@ -54,7 +54,7 @@ int OutputsOf(const std::vector<const Linear*>& matrices) {
   return outputs;
 }
 
-// The shape of the copies, without data; of no rows where there is nothing to copy.
+// The shape of the copies, without data; without rows if there is nothing to copy.
 kernels::RowMatrix ShapeOf(const LayerWeights& layer, InputKind kind) {
   const auto matrices = MatricesOf(layer, kind);
   if (matrices.empty()) return {};
@@ -64,7 +64,8 @@ kernels::RowMatrix ShapeOf(const LayerWeights& layer, InputKind kind) {
   return {.type = InputMajorType(first.type, first.cols), .rows = first.cols, .cols = outputs};
 }
 
-// The file's copies of a kind's matrices, in their order; empty: it has not all of them as `to` is.
+// Returns the file's copies of a kind's matrices, in their order; empty if some are missing or
+// differ from the type and shape of `to`.
 std::vector<const TensorInfo*> StoredCopies(const ModelFile& file, const LayerWeights& layer,
                                             std::size_t index, InputKind kind,
                                             const kernels::RowMatrix& to) {
@@ -80,7 +81,7 @@ std::vector<const TensorInfo*> StoredCopies(const ModelFile& file, const LayerWe
   return all;
 }
 
-// Packs rows that `make_rows(first, count, out)` gives as they are in files, and bounds their
+// Packs rows that `make_rows(first, count, out)` returns in the format of files, and bounds their
 // scales.
 template <typename MakeRows>
 Status Pack(const MakeRows& make_rows, base::WorkerPool& pool, InputMatrix& copy) {
@@ -113,7 +114,7 @@ Status Pack(const MakeRows& make_rows, base::WorkerPool& pool, InputMatrix& copy
   return OkStatus();
 }
 
-// `copy` read from the file, matrices side by side.
+// Reads `copy` from the file, matrices side by side.
 Status ReadCopies(const ModelFile& file, const std::vector<const TensorInfo*>& stored,
                   base::WorkerPool& pool, InputMatrix& copy) {
   const std::size_t row_bytes = kernels::RowBytes(copy.rows.type, copy.rows.cols);
@@ -134,7 +135,7 @@ Status ReadCopies(const ModelFile& file, const std::vector<const TensorInfo*>& s
       pool, copy);
 }
 
-// `copy` made of the weights. `values` is memory for their floats.
+// Computes `copy` from the weights. `values` is memory for their floats.
 Status TurnWeights(const std::vector<const Linear*>& matrices, base::WorkerPool& pool,
                    std::vector<float>& values, InputMatrix& copy) {
   const kernels::RowMatrix& to = copy.rows;
@@ -249,7 +250,7 @@ std::string InputMajorName(std::string_view tensor) {
 }
 
 kernels::DType InputMajorType(kernels::DType type, int cols) {
-  constexpr double kFiveBits = 5;  // of a weight with its scales: below, four or less
+  constexpr double kFiveBits = 5;  // bits of a weight including scales: fewer means four-bit types
   const auto bits = 8 * static_cast<double>(kernels::RowBytes(type, cols));
   return bits / cols < kFiveBits ? kernels::DType::kQ4_0 : kernels::DType::kQ8_0;
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kKvB = ".attn_kv_b.weight";
 
-// K_h^T of each head.
+// Returns K_h^T of each head.
 TensorInfo KeysOf(const ModelFile& model, const TensorInfo& stored) {
   const LatentConfig& l = model.config.latent;
   std::string name = stored.name;
@@ -24,7 +24,7 @@ TensorInfo KeysOf(const ModelFile& model, const TensorInfo& stored) {
                               .rows = l.kv_lora_rank});
 }
 
-// V_h's rows, which lie behind K_h's.
+// Returns the rows of V_h, which follow those of K_h.
 TensorInfo ValuesOf(TensorInfo tensor, const ModelConfig& c) {
   const int n = c.latent.qk_nope_head_dim, v = c.latent.v_head_dim, unit = std::gcd(n, v);
   tensor.name.replace(tensor.name.find(kKvB), kKvB.size(), ".attn_v_b.weight");

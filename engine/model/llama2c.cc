@@ -15,7 +15,7 @@
 namespace thermocline::model {
 namespace {
 
-// Appends tensors one behind the other.
+// Appends tensors one after the other.
 class FloatLayout {
  public:
   FloatLayout(ModelFile& model, std::uint64_t offset) : model_(model), offset_(offset) {}

@@ -1,4 +1,4 @@
-// The metadata section of a GGUF file that is written.
+// Builds the metadata section of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace thermocline::model {
 
-// Tensors of the GGUF files that we write begin at multiples of this.
+// The alignment of tensors in the GGUF files that we write.
 inline constexpr std::uint64_t kGgufAlignment = 32;
 inline constexpr std::uint64_t GgufPadded(std::uint64_t bytes) {
   return (bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
@@ -70,8 +70,8 @@ class MetadataBuilder {
   std::uint64_t count_ = 0;
 };
 
-// Adds the fields of a file about its model: shape, vocabulary, sampling. Keys of the file itself
-// are not among them.
+// Adds the fields that describe the model: shape, vocabulary, sampling. Keys that describe the file
+// itself are not included.
 void AddModelMetadata(const ModelFile& model, MetadataBuilder& out);
 
 }  // namespace thermocline::model

@@ -19,7 +19,7 @@ Status CheckRange(const char* field, std::int64_t value, std::int64_t min, std::
 }
 
 Status CheckFinite(const char* field, double value, double min, double max) {
-  if (value >= min && value <= max) return OkStatus();  // NaN fails
+  if (value >= min && value <= max) return OkStatus();  // false for NaN
   return base::InvalidArgument(field, " is ", value, "; it must lie in [", min, ", ", max, "]");
 }
 
@@ -54,7 +54,7 @@ Status ValidateRope(const RopeConfig& rope, int head_dim) {
   return rope.scaling == RopeScaling::kLong ? ValidateLongRope(rope) : OkStatus();
 }
 
-// Panels of weights hold 16 rows: an expert begins with a panel.
+// Panels of weights hold 16 rows, and an expert must begin with a panel.
 Status CheckPanels(const char* field, int value) {
   if (value % kernels::kPanelRows == 0) return OkStatus();
   return base::Unimplemented(field, " ", value, " is not supported in a mixture of experts; it ",
@@ -152,7 +152,7 @@ Status ValidateAltUp(const ModelConfig& c) {
   return OkStatus();
 }
 
-// The parameters of attention in a layer, biases and norms left out.
+// Returns the parameters of attention in a layer, without biases and norms.
 std::int64_t AttentionParameters(const ModelConfig& c) {
   const std::int64_t d = c.hidden_size, heads = c.num_attention_heads;
   if (!c.latent.any()) return 2 * d * c.head_dim * (heads + c.num_key_value_heads);
@@ -162,7 +162,7 @@ std::int64_t AttentionParameters(const ModelConfig& c) {
          heads * l.kv_lora_rank * (l.qk_nope_head_dim + l.v_head_dim) + d * heads * l.v_head_dim;
 }
 
-// The same of a layer's mixer, a recurrent one's convolution and heads included.
+// Returns the same for a layer's mixer, including a recurrent one's convolution and heads.
 std::int64_t MixerParameters(const ModelConfig& c, int layer) {
   const RecurrentConfig& r = c.recurrent;
   const std::int64_t d = c.hidden_size, inner = r.inner(), channels = r.channels(c.hidden_size);
@@ -257,7 +257,8 @@ bool ModelConfig::HasCuts() const {
 
 int ModelConfig::KvLayerOf(int layer) const {
   if (OwnsKv(layer)) return layer;
-  // The last of those kept that is of the same kind; ValidateConfig sees to it that there is one.
+  // Returns the last layer of the same kind with its own cache; ValidateConfig ensures that one
+  // exists.
   int from = NumKvLayers() - 1;
   while (from > 0 && (WindowOf(from) > 0) != (WindowOf(layer) > 0)) --from;
   return from;

@@ -15,9 +15,9 @@
 
 namespace thermocline::model {
 
-// The change of rotary frequencies by which a model sees further than it was trained to. Two more
-// kinds need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors.
-// kLong: divisors for contexts up to the original one, and others for longer ones.
+// The change of rotary frequencies that extends the context beyond the training length. Two more
+// kinds need no name: NTK-aware scaling is another theta, Llama 3.1's bands are divisors. kLong:
+// divisors for contexts up to the original one, and others for longer ones.
 // Source: Ding et al. 2024 (LongRoPE).
 enum class RopeScaling { kNone, kLinear, kYarn, kLong };
 
@@ -25,24 +25,24 @@ struct RopeConfig {
   double theta = 10000.0;
   int dim = 0;  // rotated dimensions of a head
   RopeScaling scaling = RopeScaling::kNone;
-  bool truncate = true;  // yarn: the dimensions between which it blends are made whole
+  bool truncate = true;  // yarn: the dimensions between which it blends are integers
   double factor = 1.0;
   int original_max_position = 0;  // tokens; yarn and long
   double beta_fast = 32.0;        // yarn: rotations over the original context
   double beta_slow = 1.0;         // yarn
-  // Times cos and sin; 0: yarn 0.1 ln(factor) + 1, long sqrt(1 + ln(factor) / ln(original)).
+  // Factor of cos and sin; 0: yarn 0.1 ln(factor) + 1, long sqrt(1 + ln(factor) / ln(original)).
   double attention_factor = 0;
   std::vector<float> divisors;       // [dim / 2] of the frequencies, or empty
-  std::vector<float> long_divisors;  // [dim / 2] of longer contexts, or empty
+  std::vector<float> long_divisors;  // [dim / 2] for longer contexts, or empty
 };
 
 // Attention whose K and V come from one vector per token (model/latent_attention.h).
 struct LatentConfig {
-  int kv_lora_rank = 0;      // c, of that vector; 0: attention is not latent
-  int q_lora_rank = 0;       // of the vector that queries come from; 0: they come from the input
-  int qk_nope_head_dim = 0;  // n, of a query's head: not rotated
-  int qk_rope_head_dim = 0;  // r, rotated
-  int v_head_dim = 0;        // v, of a value's head
+  int kv_lora_rank = 0;      // c, size of that vector; 0: attention is not latent
+  int q_lora_rank = 0;       // size of the vector for queries; 0: they use the input
+  int qk_nope_head_dim = 0;  // n, dimensions of a query's head without rotation
+  int qk_rope_head_dim = 0;  // r, rotated dimensions
+  int v_head_dim = 0;        // v, dimensions of a value's head
   // With yarn, scores are multiplied by (yarn_log_multiplier ln(factor) + 1)^2.
   double yarn_log_multiplier = 0;
 
@@ -59,102 +59,103 @@ struct ModelConfig {
   int head_dim = 0;                 // Dh
   int vocab_size = 0;               // V
   int max_position_embeddings = 0;  // tokens
-  int sliding_window = 0;           // tokens a token sees, itself included; 0 = all
+  int sliding_window = 0;           // tokens that a token sees, itself included; 0 = all
   int max_window_layers = 0;        // the first layer with the window
-  int window_period = 0;            // of the family's WindowPlace; 0: the family's
+  int window_period = 0;            // of layers, for WindowPlace; 0: the family's default
   double norm_eps = 1e-5;
   RopeConfig rope;
   RopeConfig window_rope;  // of layers with a window; dim 0: as the others
   LatentConfig latent;     // then H, K and Dh are those of the absorbed form
   AltUpConfig altup;
   RecurrentConfig recurrent;
-  bool unrotated = false;  // no layer's queries and keys are rotated, whatever the family's are
+  bool unrotated = false;  // no layer is rotated, whatever the family's default is
   ExpertConfig experts;
-  // Times the embedding, what a block adds, the scores of attention (0: 1 / sqrt(Dh)), the logits.
+  // Factors of the embedding, a block's output, attention scores (0: 1 / sqrt(Dh)) and logits.
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
-  // Scores of attention, and logits, become cap tanh(x / cap); 0: they stay. Source: Gemma 2.
+  // Attention scores, and logits, become cap tanh(x / cap); 0: no cap. Source: Gemma 2.
   double attention_cap = 0, logit_cap = 0;
-  // Queries at position p are times 1 + beta ln(1 + floor(p / period)). Source: Llama 4.
+  // Queries at position p are multiplied by 1 + beta ln(1 + floor(p / period)). Source: Llama 4.
   double temperature_beta = 0;
   int temperature_period = 0;  // tokens
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
-  // Low-rank predictors (powerinfer.h) take a neuron for active from here on.
+  // Low-rank predictors (powerinfer.h) predict a neuron to be active from this value on.
   std::optional<float> sparse_threshold;
-  int prediction_layers = 0;  // further blocks that the file has for drafts: left alone
+  int prediction_layers = 0;  // further blocks of the file for drafting: not used
   bool tie_word_embeddings = false;
-  int pooling_type = -1;  // as GGUF has it: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not said
+  int pooling_type = -1;  // GGUF's number: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not given
 
   std::int64_t num_parameters() const;
-  // The factor of a query's product with a key.
+  // Returns the factor of a query's product with a key.
   float ScoreScale() const {
     return attention_scale > 0 ? static_cast<float>(attention_scale)
                                : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
   // The number of units of a layer that are read or skipped as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
-  // True if a tensor, called `prefix` and a layer's number, belongs to a block behind the layers.
+  // True if a tensor, named `prefix` and a layer's number, belongs to a block after the last layer.
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const;
-  // True if most neurons of the layer, or of some layer, are zero for a token, not just small.
+  // True if most neurons of the layer, or of some layer, are exactly zero for a token.
   bool HasZeros(int layer) const { return HasTrueZeros(hidden_act) || altup.CutOf(layer) > 0; }
   bool HasZeros() const;
-  // True if some layer's neurons are zero by a cut of its gates (altup.h).
+  // True if some layer's neurons are zeroed by a cut of its gates (altup.h).
   bool HasCuts() const;
-  // The layers behind which all read another layer's K and V, the layer whose K and V a layer
-  // reads, and whether they are its own.
+  // NumKvLayers: the number of first layers with their own K and V. KvLayerOf: the layer whose K
+  // and V a layer reads. OwnsKv: true if these are the layer's own.
   int NumKvLayers() const { return num_hidden_layers - altup.shared_kv_layers; }
   int KvLayerOf(int layer) const;
   bool OwnsKv(int layer) const {
     return layer < NumKvLayers() && recurrent.of(layer) == Mixer::kAttention;
   }
-  // Rotates is true if the layer's queries and keys are rotated, RopeOf tells how.
+  // Rotates returns true if the layer's queries and keys are rotated; RopeOf returns the rotation.
   bool Rotates(int layer) const;
   const RopeConfig& RopeOf(int layer) const {
     return HasWindowRope() && WindowOf(layer) > 0 ? window_rope : rope;
   }
   bool HasWindowRope() const { return window_rope.dim > 0; }
   bool rotary() const { return architecture->position != Position::kLearned; }
-  // True if the kernels of a GPU have all that a layer of the family does.
+  // True if the GPU kernels support all parts of a layer of the family.
   bool DeviceComputesLayers() const;
 };
 
-// InvalidArgument naming the field, the value and the bound: zero or huge sizes, heads that do not
-// divide, odd rotary dimensions. After this, products of two sizes fit 63 bits.
+// InvalidArgument names the field, the value and the bound: zero or huge sizes, heads that do not
+// divide, odd rotary dimensions. In a valid config, products of two sizes fit 63 bits.
 Status ValidateConfig(const ModelConfig& config);
 
-// `windowed`, of each layer: none has a window, or the family's do, of which the period is free
-// where all but the last of a period have it. Unimplemented: others, or no window at all where it
-// tells what is rotated. Requires: sliding_window is set.
+// `windowed`: for each layer, true if it has a window. The layers must match the family's pattern,
+// with any period if all but the last of a period have a window; no windows at all are also allowed
+// unless they determine the rotated layers. Unimplemented: any other pattern. Requires:
+// sliding_window is set.
 Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config);
 
-// FailedPrecondition for mixtures of experts and latent attention: `what` works with the neurons of
-// dense networks, and with heads of their own.
+// FailedPrecondition for mixtures of experts and latent attention, which the named feature does not
+// support: it needs neurons of dense networks, and separate heads.
 Status RequireDense(const ModelConfig& config, std::string_view what);
-// FailedPrecondition for models with recurrent layers: `what` is not made for their states.
+// FailedPrecondition for models with recurrent layers, whose states the feature does not support.
 Status RequireAttention(const ModelConfig& config, std::string_view what);
-// FailedPrecondition where some layers have no feed-forward network: `what` works with each
-// layer's.
+// FailedPrecondition if some layers have no feed-forward network, which the feature needs in every
+// layer.
 Status RequireNetworks(const ModelConfig& config, std::string_view what);
 
-// Mixtures without a dense layer: F is an expert's, so that nothing is sized by a number that no
-// tensor has.
+// For mixtures without a dense layer: sets F to an expert's size, so that no buffer is sized by a
+// number without a tensor.
 void SetDenseSize(ModelConfig& config);
 
-// Angles per position, scaling applied. Source: Su et al. 2021; YaRN (Peng et al. 2023).
+// Angles per position, including scaling. Source: Su et al. 2021; YaRN (Peng et al. 2023).
 struct RopeFrequencies {
   std::vector<double> frequencies;  // [dim / 2] radians per position
-  double magnitude = 1.0;           // times cos and sin
+  double magnitude = 1.0;           // factor of cos and sin
 };
-// `context_length`: tokens that a sequence may have.
+// `context_length`: maximum tokens of a sequence.
 RopeFrequencies ComputeRopeFrequencies(const RopeConfig& rope, int context_length);
 
-// The theta with which a context of `factor` times the original is the whole window of dynamic NTK
-// scaling, at every length: positions keep their angles while the context grows.
+// Returns the theta of dynamic NTK scaling at a context of `factor` times the original. It is used
+// at every length, so positions keep their angles while the context grows.
 double NtkTheta(double theta, int dim, double factor);
 
-// The numbers that Llama 3.1 divides its frequencies by.
+// The parameters of Llama 3.1's frequency divisors.
 struct Llama3Bands {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int original_max_position = 8192;  // tokens

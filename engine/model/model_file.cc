@@ -29,7 +29,7 @@ constexpr std::array kOtherTypes = {
     FileType{36, "i2_s", 128, 32, {}},  // a scale follows the tensor (held_types.cc)
 };
 
-// And those that have some.
+// The types without kernels, followed by those with kernels.
 constexpr auto kFileTypes = [] {
   std::array<FileType, kOtherTypes.size() + kernels::kNumDTypes> types = {};
   auto* end = std::copy(kOtherTypes.begin(), kOtherTypes.end(), types.begin());
@@ -94,7 +94,7 @@ void ModelFile::AddMatrices(std::string name, std::int64_t slabs, std::int64_t r
 std::int64_t HeadOrder::StoredRow(std::int64_t row) const {
   const std::int64_t head = row / head_dim, in_head = row % head_dim;
   const std::int64_t stored_head = head / per_group * stride + first + head % per_group;
-  // Pair i of a head is rows (i, i + Dh/2) in Hugging Face's files, rows (2i, 2i + 1) here.
+  // Pair i of a head is rows (i, i + Dh/2) in Hugging Face's files, and rows (2i, 2i + 1) here.
   const std::int64_t stored = halves ? in_head / 2 + in_head % 2 * (head_dim / 2) : in_head;
   return stored_head * head_dim + stored;
 }
@@ -118,7 +118,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   };
   if (tensor.order.head_dim == 0) return read(first, out);
   if (vector) count = tensor.cols;
-  // Rows of whole heads lie close together: one read.
+  // The rows of whole heads are close together, so one read suffices.
   std::int64_t least = tensor.order.StoredRow(first), most = least;
   for (std::int64_t i = 1; i < count; ++i) {
     const std::int64_t stored = tensor.order.StoredRow(first + i);
@@ -142,7 +142,7 @@ Status ModelFile::ReadRows(const TensorInfo& tensor, std::int64_t first, std::in
   return OkStatus();
 }
 
-// Runs of rows that lie in one piece.
+// Reads runs of rows that are contiguous in one piece.
 Status ModelFile::ReadPieces(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                              std::span<std::byte> out) const {
   const std::int64_t rows = tensor.rows / base::IntSize(tensor.pieces);

@@ -1,4 +1,4 @@
-// One view of every model format: configuration, vocabulary, and tensors under GGUF's names.
+// One view of all model formats: configuration, vocabulary, and tensors under GGUF's names.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@
 
 namespace thermocline::model {
 
-// An element type a file may store. Types we have no kernel for are known, so that they can be
-// named.
+// An element type that a file may store. Types without kernels are listed too, so that messages can
+// name them.
 struct FileType {
   int ggml_id;
   const char* name;
   int block_size;  // elements
   int block_bytes;
-  std::optional<kernels::DType> dtype;  // how the kernels call it, if they can read it
+  std::optional<kernels::DType> dtype;  // the kernels' name of it, if they can read it
 };
 const FileType* FindFileType(int ggml_id);
 const FileType& FileTypeOf(kernels::DType dtype);
 
-// The place of logical heads' rows among a stored tensor's: head h is stored head
-// h / per_group * stride + first + h % per_group. Source: Falcon's fused query-key-value tensor
-// has, for each kv head, its queries, its key and its value.
+// The location of logical heads' rows in a stored tensor: head h is stored head h / per_group *
+// stride + first + h % per_group. Source: Falcon's fused query-key-value tensor has, for each kv
+// head, its queries, its key and its value.
 struct HeadOrder {
   int head_dim = 0;     // 0 = rows as stored
   bool halves = false;  // a head's rows are stored as rotary halves and read in pairs
@@ -45,11 +45,11 @@ struct HeadOrder {
   std::int64_t StoredRow(std::int64_t row) const;
 };
 
-// Fills a row of a tensor that is computed, not stored, in the tensor's type. Thread-safe.
+// Fills a row of a computed tensor, in the tensor's type. Thread-safe.
 using RowSource = std::function<Status(std::int64_t row, std::span<std::byte> out)>;
 using FloatSource = std::function<Status(std::int64_t row, std::span<float> out)>;
 
-// The place of a part of a tensor whose parts are stored one by one.
+// The location of a part of a tensor whose parts are stored separately.
 struct TensorPiece {
   int file = -1;  // -1: not seen yet
   std::uint64_t offset = 0;
@@ -61,14 +61,14 @@ struct TensorInfo {
   std::int64_t cols = 0;  // contiguous dimension
   std::int64_t rows = 1;  // product of the others
   int num_dims = 0;
-  std::int64_t slabs = 1;  // matrices one below the other: the third dimension; 1 if there is none
-  int file = 0;            // index into ModelFile::files
+  std::int64_t slabs = 1;    // consecutive matrices: the third dimension, or 1
+  int file = 0;              // index into ModelFile::files
   std::uint64_t offset = 0;  // bytes from the start of that file
   std::uint64_t bytes = 0;
   HeadOrder order = {};  // of rows; of elements if num_dims is 1
-  float plus = 0;        // added to every element: norms that are stored less 1. f32 vectors only
-  std::shared_ptr<const RowSource> source = nullptr;  // rows that no file holds so, or null
-  std::vector<TensorPiece> pieces = {};  // [slabs] where slabs are stored apart; else empty
+  float plus = 0;        // added to every element, for norms stored less 1; f32 vectors only
+  std::shared_ptr<const RowSource> source = nullptr;  // of computed rows, or null
+  std::vector<TensorPiece> pieces = {};  // [slabs] if slabs are stored separately, else empty
 
   std::uint64_t row_bytes() const { return bytes / rows; }
 };
@@ -82,29 +82,29 @@ struct ModelFile {
   bool has_weights = false;
   Vocabulary vocabulary;
   Json metadata{Json::Object()};  // as stored
-  SamplingDefaults sampling;      // what the model's makers recommend
+  SamplingDefaults sampling;      // the recommendations of the model's makers
   std::vector<TensorInfo> tensors;
-  std::vector<std::string> left_out;  // tensors of other senses than text
+  std::vector<std::string> left_out;  // tensors of other modalities than text
   std::vector<std::unique_ptr<base::File>> files;
-  // Weights are held in types that GPUs multiply, too (kernels::DeviceType), not as stored. Set
-  // before anything is loaded.
+  // Weights use types that GPUs multiply, too (kernels::DeviceType), instead of the stored ones.
+  // Set before loading.
   bool for_device = false;
 
   const TensorInfo* Find(std::string_view name) const;
-  // Adds a vector of f32 whose data lie in memory.
+  // Adds an f32 vector with data in memory.
   void AddVector(std::string name, std::vector<float> data);
-  // Adds a matrix of f32 whose rows are computed.
+  // Adds an f32 matrix with computed rows.
   void AddMatrix(std::string name, std::int64_t rows, std::int64_t cols, FloatSource source);
-  // `slabs` of them, one below the other: `rows` is of each.
+  // Adds `slabs` consecutive matrices with `rows` rows each.
   void AddMatrices(std::string name, std::int64_t slabs, std::int64_t rows, std::int64_t cols,
                    FloatSource source);
   // Rows [first, first + count) of `tensor` as stored. Requires: out of count * row_bytes() bytes.
   Status ReadRows(const TensorInfo& tensor, std::int64_t first, std::int64_t count,
                   std::span<std::byte> out) const;
-  // A type that GPUs have no kernels for, of some matrix; null: there is none.
+  // Returns a type of some matrix that GPUs have no kernels for; null if there is none.
   const FileType* TypeWithoutDeviceKernels() const;
   std::uint64_t bytes() const;  // of all files
-  // As base::File::ReadDirectly, of all files.
+  // As base::File::ReadDirectly, for all files.
   std::string ReadDirectly();
 
  private:
@@ -112,15 +112,15 @@ struct ModelFile {
                     std::span<std::byte> out) const;
 };
 
-// Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, whichever `path` is.
-// NotFound, InvalidArgument or DataLoss (damaged: names the key or tensor), Unimplemented (names
-// what). InvalidArgument also of a file that holds a vocabulary only, without weights.
+// Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, depending on `path`. NotFound,
+// InvalidArgument, DataLoss (damaged: names the key or tensor) or Unimplemented (names the
+// feature). InvalidArgument also for a file with a vocabulary but no weights.
 Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
-// The same, for those who read no weights: the file may hold a vocabulary only. Its configuration
+// The same for callers that read no weights: the file may hold only a vocabulary. Its configuration
 // is then empty.
 Result<std::unique_ptr<ModelFile>> OpenModelOrVocabulary(const std::string& path);
 
-// The readers behind it.
+// The readers of the formats.
 Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path);
 Result<std::unique_ptr<ModelFile>> OpenLlama2c(const std::string& path);
 Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder);

@@ -53,8 +53,8 @@ Status CheckPredictor(const ModelFile& model, const std::string& prefix) {
 
 Status ReadPowerInfer(ModelFile& model) {
   RETURN_IF_ERROR(RenameDownBias(model));
-  // Predictors of any layer are enough: a file that lacks some is refused by the name of what it
-  // lacks.
+  // Predictors of any layer suffice: a file that lacks some is rejected with the name of the
+  // missing tensor.
   const bool predictors =
       model.powerinfer ||
       std::any_of(model.tensors.begin(), model.tensors.end(), [](const TensorInfo& tensor) {

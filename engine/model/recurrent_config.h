@@ -1,7 +1,7 @@
-// Layers whose mixer is no attention, as data: which layers they are, and the sizes of their state.
+// Layers whose mixer is not attention, as data: their kinds and the sizes of their state.
 //
-// A recurrent mixer keeps, for each sequence, the last columns of a short convolution and, but for
-// a convolution alone, a state [key_dim, value_dim] of each head (kernels/recurrence.h).
+// A recurrent mixer keeps, for each sequence, the last columns of a short convolution and, except
+// for a plain convolution, a state [key_dim, value_dim] of each head (kernels/recurrence.h).
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace thermocline::model {
 
-// The part of a layer that looks at other tokens. kNone: the layer is a feed-forward network alone.
+// The part of a layer that reads other tokens. kNone: the layer is only a feed-forward network.
 enum class Mixer : std::uint8_t { kAttention, kShortConv, kDeltaNet, kMamba2, kNone };
 
 struct RecurrentConfig {
   std::vector<Mixer> mixers;       // [L]; empty: attention in every layer
   std::vector<bool> networks;      // [L] the layers with a feed-forward network; empty: all
-  Mixer kind = Mixer::kAttention;  // of every recurrent layer; kAttention: there is none
-  int taps = 0;                    // tokens that the convolution sees, this one included
+  Mixer kind = Mixer::kAttention;  // of every recurrent layer; kAttention: none
+  int taps = 0;                    // tokens that the convolution sees, including the current one
   int key_heads = 0;               // delta net: heads of q and k; Mamba-2: groups of B and C
   int heads = 0;                   // heads of the state
   int key_dim = 0;                 // rows of a head's state

@@ -12,19 +12,19 @@ double Frequency(const RopeConfig& rope, int i) {
   return std::pow(rope.theta, -2.0 * i / rope.dim);
 }
 
-// The dimension whose angle makes `rotations` turns over the original context. Source: YaRN, 3.2.
+// Returns the dimension that makes `rotations` turns over the original context. Source: YaRN, 3.2.
 double YarnDimension(const RopeConfig& rope, double rotations) {
   const double period = rope.original_max_position / (rotations * 2 * std::numbers::pi);
   return rope.dim * std::log(period) / (2 * std::log(rope.theta));
 }
 
-// Share of dimension i that is interpolated: 0 for fast ones, 1 for slow ones.
+// Returns the interpolated share of dimension i: 0 for fast ones, 1 for slow ones.
 double YarnInterpolation(const RopeConfig& rope, int i) {
   const double fast = YarnDimension(rope, rope.beta_fast),
                slow = YarnDimension(rope, rope.beta_slow);
   const double low = std::max(0.0, rope.truncate ? std::floor(fast) : fast);
   double high = std::min(rope.dim - 1.0, rope.truncate ? std::ceil(slow) : slow);
-  if (low == high) high += 0.001;  // no division by zero
+  if (low == high) high += 0.001;  // avoids a division by zero
   return std::clamp((i - low) / (high - low), 0.0, 1.0);
 }
 
@@ -44,7 +44,7 @@ double Scaled(const RopeConfig& rope, int i) {
   return frequency;
 }
 
-// The magnitude of cos and sin, where the model does not say.
+// Returns the default magnitude of cos and sin.
 double Magnitude(const RopeConfig& rope) {
   if (rope.factor <= 1) return 1;
   if (rope.scaling == RopeScaling::kYarn) return 0.1 * std::log(rope.factor) + 1;

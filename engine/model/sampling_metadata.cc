@@ -11,7 +11,7 @@ namespace {
 Status Read(const Json& json, const char* key, const SamplingField& field, SamplingDefaults& out) {
   const Json* value = json.Find(key);
   if (value == nullptr || value->is_null()) return OkStatus();
-  // 0 and -1 both mean all tokens.
+  // Both 0 and -1 mean all tokens.
   const double least = field.preferred_whole != nullptr ? -1 : field.range.min;
   if (!value->is_number() ||
       !(value->as_double() >= least && value->as_double() <= field.range.max)) {

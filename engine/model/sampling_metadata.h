@@ -1,8 +1,8 @@
-// The sampling that a model's makers recommend, as its files say it.
+// The sampling parameters that a model's makers recommend, read from its files.
 //
 // GGUF: `general.sampling.temp`, `.top_k`, `.top_p`, `.min_p`, `.penalty_repeat`. Hugging Face:
-// `generation_config.json`, whatever `do_sample` says.
-// Source: llama.cpp's keys; vLLM takes the same five of generation_config.json.
+// `generation_config.json`, independent of `do_sample`.
+// Source: llama.cpp's keys; vLLM reads the same five from generation_config.json.
 #pragma once
 
 #include "engine/api/sampling_params.h"
@@ -14,7 +14,7 @@ namespace thermocline::model {
 Result<SamplingDefaults> SamplingFromMetadata(const Json& metadata);
 Result<SamplingDefaults> SamplingFromGenerationConfig(const Json& generation_config);
 
-// The keys of GGUF that say the same, integers and numbers.
+// Returns the same parameters as GGUF keys, integers and numbers.
 Json::Object SamplingMetadata(const SamplingDefaults& sampling);
 
 }  // namespace thermocline::model

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kBlockMax = 256;        // elements
 constexpr std::int64_t kFloatsMax = 64 << 20;  // of a strip of columns
-// Rows that a thread turns together: one cache line of every column.
+// Rows that a thread transposes together: one cache line of every column.
 constexpr std::int64_t kRowsTogether = 16;
 
 // One thread's buffers for some rows.
@@ -25,8 +25,8 @@ struct Strip {
   std::span<float> out;
 };
 
-// Rows [row, row + n) into their places. Rows lie `stride` apart in the scratch, which is no
-// multiple of a page: one column's 16 elements would else compete for one set of the cache.
+// Transposes rows [row, row + n). Rows in the scratch are `stride` apart, which is not a multiple
+// of a page, so that one column's 16 elements do not compete for the same cache set.
 Status TurnRows(const Strip& strip, std::int64_t row, std::int64_t n, Scratch& scratch) {
   const TensorInfo& tensor = strip.tensor;
   const auto size = [](std::int64_t value) { return static_cast<std::size_t>(value); };

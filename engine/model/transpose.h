@@ -1,5 +1,5 @@
-// Columns of a stored matrix as rows of floats: how a down projection gets its neurons along its
-// rows, and back.
+// Reads columns of a stored matrix as rows of floats, to convert down projections between
+// column-major and neuron-major layout.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace thermocline::model {
 
-// Columns of a matrix with `rows` rows that fit 256 MiB of floats: a multiple of every type's
-// block.
+// Returns the number of columns of a matrix with `rows` rows that fit 256 MiB of floats: a multiple
+// of every type's block.
 std::int64_t ColumnsAtOnce(std::int64_t rows);
 
 // Columns [first, first + count) of `tensor`, in one pass over its rows: out[c, r] = tensor[r,

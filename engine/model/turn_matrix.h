@@ -1,4 +1,4 @@
-// A matrix transposed: from panels of its rows to rows of what each input multiplies.
+// Transposes a matrix: from panels of its rows to one row of weights per input.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace thermocline::model {
 
-// Columns [first, first + matrix.rows) of values [inputs, outputs]: `matrix` turned. Panels are
-// turned together: a cache line of every input.
+// Writes `matrix`, transposed, to columns [first, first + matrix.rows) of values [inputs, outputs].
+// Panels are transposed together, a cache line of every input at a time.
 void TurnMatrix(const kernels::PackedMatrix& matrix, int first, int outputs, base::WorkerPool& pool,
                 std::vector<float>& values);
-// values [to.rows, to.cols] to where `to` lies, which is written.
+// Packs values [to.rows, to.cols] into the memory of `to`.
 void PackTurned(const kernels::RowMatrix& to, const std::vector<float>& values,
                 base::WorkerPool& pool);
 

@@ -37,11 +37,10 @@ enum class Normalization { kLowercase, kNfc, kNfd, kNfkc, kNfkd };
 const char* NormalizationName(Normalization form);
 std::optional<Normalization> ParseNormalization(std::string_view name);
 
-// The text around an added token that counts as part of it. Source: Hugging Face's tokenizers,
-// AddedToken.
+// The text around an added token that belongs to it. Source: Hugging Face's tokenizers, AddedToken.
 struct TokenEdges {
-  bool left_strip = false, right_strip = false;  // white space before it, behind it
-  bool single_word = false;                      // it counts only if no word is next to it
+  bool left_strip = false, right_strip = false;  // white space before it, after it
+  bool single_word = false;                      // matches only if no word is next to it
 
   bool any() const { return left_strip || right_strip || single_word; }
 };
@@ -59,26 +58,28 @@ struct Vocabulary {
   bool add_bos = false;
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;
-  bool prefix_space = false;  // byte-level BPE: a space before a text that begins with none
+  bool prefix_space = false;               // byte-level BPE: adds a space before a text without one
   std::vector<Normalization> normalizers;  // in this order
   std::map<int, TokenEdges> edges;         // of the tokens that have any, by id
-  // A word that is a token is not merged. Nothing: as is usual for the pre-tokenizer.
+  // A word that is a token is not merged. Without a value: the pre-tokenizer's default.
   std::optional<bool> ignore_merges;
   std::string chat_template;  // Jinja, "" if the file has none
-  std::string tool_template;  // Jinja, instead of it when tools are given; "" = the same
+  std::string tool_template;  // Jinja, used instead if tools are given; "" = the same
 
   int size() const { return base::IntSize(tokens); }
 };
 
-// Makes control tokens of the markers of turns that a file gives another type: those that end a
-// turn by convention, and <|...|> of the chat template. Clients' text must not become one. Adds the
-// former to stop_ids. Source: llama.cpp overrides their types, too.
+// Changes the markers of turns to control tokens if a file gives them another type: those that end
+// a turn by convention, and <|...|> of the chat template. Text of clients must not be tokenized as
+// one. Adds the former to stop_ids. Source: llama.cpp overrides their types, too.
 void MarkTurnTokens(Vocabulary& vocabulary);
 
-// Consistent lengths, ids in range, byte tokens that parse. InvalidArgument names the key.
+// Checks for consistent lengths, ids in range and byte tokens that parse. InvalidArgument names the
+// key.
 Status ValidateVocabulary(const Vocabulary& vocabulary);
 
-// The byte of "<0xE2>", or -1 if `token` is not of that form. Digits only: no signs, no spaces.
+// Returns the byte of "<0xE2>", or -1 if `token` has another form. Digits only: no signs, no
+// spaces.
 int ParseByteToken(const std::string& token);
 
 }  // namespace thermocline::model

@@ -130,7 +130,7 @@ Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& la
     RETURN_IF_ERROR(NormOf(p + "post_ffw_norm", d, layer.ffn_post_norm));
   if (c.architecture->sub_norms) RETURN_IF_ERROR(NormOf(p + "ffn_sub_norm", f, layer.ffn_sub_norm));
   if (c.experts.InLayer(index)) return Experts(p, layer.experts);
-  // A mixture's dense layers are held with what every token reads.
+  // In a mixture, the dense layers count with the parts that every token reads.
   const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,
              rest = c.experts.any() ? parts_.attention : parts_.rest;
   if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", deciding, options_.gate, layer.gate));
@@ -216,7 +216,7 @@ Status WeightPlan::Matrix(const std::string& name, int rows, int cols, bool held
 
 DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
   const DType stored = *tensor.type->dtype;
-  // A router's floats decide, and it may see floats alone (RouterConfig::before_attention).
+  // A router's logits decide, and its input may be floats only (RouterConfig::before_attention).
   if (tensor.name.ends_with(".ffn_gate_inp.weight")) return DType::kF32;
   const bool head = tensor.name == "output.weight" ||
                     (tensor.name == "token_embd.weight" && model_.config.tie_word_embeddings);
@@ -275,7 +275,7 @@ void WeightPlan::PlaceStages() {
   }
 }
 
-// True for the copy of a matrix that is used: mode inputs reads it (input_major.h).
+// True for an input-major copy that mode inputs will read (input_major.h).
 bool WeightPlan::IsInputMajorCopy(std::string_view name) const {
   if (!name.ends_with(kInputMajorSuffix)) return false;
   name.remove_suffix(kInputMajorSuffix.size());

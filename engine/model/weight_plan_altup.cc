@@ -18,7 +18,7 @@ Status WeightPlan::SharedAltUp() {
   const std::int64_t rows = tensor == nullptr ? 1 : tensor->rows;
   ASSIGN_OR_RETURN(tensor,
                    Find(table, static_cast<int>(std::min<std::int64_t>(rows, 1 << 22)), own));
-  // Tokens of images and sounds, which have no row, are few.
+  // A few tokens, for images and sounds, may have no row.
   if (rows < c.vocab_size - c.vocab_size / 64)
     return base::InvalidArgument(model_.path, ": tensor '", table, "' has ", rows, " rows for ",
                                  c.vocab_size, " tokens");
@@ -53,7 +53,7 @@ Status WeightPlan::AltUp(const std::string& p, AltUpWeights& w) {
   return NormOf(p + "post_norm", d, w.input_norm);
 }
 
-// Files hold them, and nothing reads them.
+// Tensors of layers that reuse other layers' K and V: files hold them, but they are not read.
 bool WeightPlan::IsUnread(const std::string& name) const {
   const ModelConfig& c = model_.config;
   for (int layer = c.NumKvLayers(); layer < c.num_hidden_layers; ++layer) {

@@ -15,7 +15,7 @@ Status WeightPlan::Experts(const std::string& p, ExpertWeights& experts) {
     RETURN_IF_ERROR(Require(
         p, {"ffn_gate_inp.bias", "ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias"}));
   if (c.experts.router.choice_bias) RETURN_IF_ERROR(Require(p, {"exp_probs_b.bias"}));
-  // Files call it by its module or as a bias of its own.
+  // The name in files is that of its module, or of a separate bias.
   RETURN_IF_ERROR(OptionalVector(p + "exp_probs_b.bias", e, experts.choice_bias));
   RETURN_IF_ERROR(ExpertMatrices(p, experts));
   return c.experts.shared_intermediate_size > 0 ? SharedExpert(p, experts) : OkStatus();

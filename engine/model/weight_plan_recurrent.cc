@@ -1,4 +1,4 @@
-// Which tensors a recurrent layer must hold.
+// Tensors of recurrent layers.
 #include "engine/model/weight_plan.h"
 
 namespace thermocline::model {

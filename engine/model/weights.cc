@@ -15,11 +15,10 @@ namespace {
 
 using kernels::DType;
 
-constexpr std::int64_t kPanelsPerItem =
-    16;  // rows of 16 panels are read at once: one I/O, one item
+constexpr std::int64_t kPanelsPerItem = 16;  // rows of 16 panels are read in one I/O as one item
 
-// Reads what is planned. Slots are cut into items of some panels, so that threads end together and
-// first touch spreads the pages over the memory of all of them.
+// Reads the planned tensors. Slots are divided into items of several panels, so that threads finish
+// together and first touch distributes the pages over the memory of all of them.
 class Loader {
  public:
   Loader(const ModelFile& model, const LoadWeightsOptions& options, const WeightPlan& plan,
@@ -59,7 +58,7 @@ class Loader {
     const WeightSlot* slot;
     std::int64_t first_row, rows;
   };
-  // One thread's rows as stored and as converted; kept from item to item.
+  // One thread's rows as stored and as converted; reused for all items.
   struct Scratch {
     std::vector<std::byte> stored;
     std::vector<std::uint8_t> converted;
@@ -134,7 +133,7 @@ class Loader {
   std::vector<Item> items_;
 };
 
-// Says what is held in another type than the file's, and what it costs.
+// Logs the tensors that are held in another type than the file's, and the cost.
 void LogConversions(const WeightPlan& plan) {
   struct Sum {
     int tensors = 0;

@@ -16,7 +16,7 @@
 
 namespace thermocline::model {
 
-// A matrix and what is added to its product.
+// A matrix and the bias of its product.
 struct Linear {
   kernels::PackedMatrix weight;
   const float* bias = nullptr;  // [rows] or null
@@ -27,15 +27,15 @@ struct NormWeights {
   const float* bias = nullptr;    // null: none
 };
 
-// The layout of the rows of a matrix in memory; both layouts have the same bytes and are made from
-// each other in place.
+// The layout of the rows of a matrix in memory; both layouts have the same bytes and can be
+// converted in place.
 enum class Layout { kPanels, kRows };
 
 // A matrix of one row for each neuron.
 struct NeuronMatrix {
-  Linear linear;  // the panels, or where they would be
+  Linear linear;  // the panels, or their location
   Layout layout = Layout::kPanels;
-  // Rows that do not lie together: as kernels::RowMatrix has it.
+  // Locations of rows that are not contiguous, as in kernels::RowMatrix.
   const std::uint8_t* const* where = nullptr;
   std::size_t ahead = 0;
 
@@ -46,7 +46,7 @@ struct NeuronMatrix {
   }
 };
 
-// A predictor that the model file brings along: active where fc2 relu(fc1 x) >= threshold.
+// A predictor from the model file: a neuron is active if fc2 relu(fc1 x) >= threshold.
 // Source: PowerInfer's files.
 struct LowRankWeights {
   Linear fc1;           // [R, D]
@@ -78,19 +78,19 @@ struct RecurrentWeights {
   const float* conv_bias = nullptr;  // [C] or null
   const float* decay = nullptr;      // [H] -exp(A_log)
   const float* step_bias = nullptr;  // [H] of dt
-  const float* skip = nullptr;       // [H] Mamba-2: x passes by the state, times this
+  const float* skip = nullptr;       // [H] Mamba-2: factor of x, which is added to the output
   NormWeights norm;                  // delta net: [V]; Mamba-2: [H V]
 };
 
-// Matrices of all experts one below the other, and of what every token passes through besides.
+// Consecutive matrices of all experts, and of the shared expert, which every token passes through.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
   Linear router;                       // [E, D]
-  const float* choice_bias = nullptr;  // [E] added for choosing alone, or null
+  const float* choice_bias = nullptr;  // [E] added for selection only, or null
   Linear gate;                         // [E f, D], if the architecture is gated
   Linear up;                           // [E f, D]
-  Linear down;                         // [E D, f]; its bias alone if there is down_rows
-  // [E f, D] down neuron-major, if the file has it so; then up, and gate, may lie in rows.
+  Linear down;                         // [E D, f]; only its bias if there is down_rows
+  // [E f, D] neuron-major down, if the file has it; then up, and gate, may be in kRows.
   kernels::RowMatrix down_rows;
   Layout gate_layout = Layout::kPanels, up_layout = Layout::kPanels;
   Linear shared_gate;                    // [fs, D]; no weights if there is no shared expert
@@ -99,13 +99,13 @@ struct ExpertWeights {
   const float* shared_switch = nullptr;  // [D], or null
 
   bool any() const { return router.weight.rows > 0; }
-  // Expert e's part of a matrix of all. Requires: `rows` of an expert are whole panels.
+  // Expert e's part of a matrix of all experts. Requires: an expert's `rows` fill panels exactly.
   static kernels::PackedMatrix Of(const kernels::PackedMatrix& all, int expert, int rows) {
     const std::uint8_t* data =
         all.data == nullptr ? nullptr : all.panel(expert * (rows / kernels::kPanelRows));
     return {.type = all.type, .rows = rows, .cols = all.cols, .data = data};
   }
-  // Weight bytes of all, and those that a step reads whose tokens chose `used` experts.
+  // Weight bytes of all experts, and those read by a step whose tokens chose `used` experts.
   std::size_t bytes() const;
   std::size_t bytes_per_step(int used) const;
 };
@@ -127,20 +127,20 @@ struct AltUpWeights {
 };
 
 struct SharedAltUpWeights {
-  Linear begin;         // [(N - 1) D, D] streams of the embedding, one matrix below the other
-  Linear end;           // [(N - 1) D, D]
-  Linear layer_inputs;  // [L E, D]
-  NormWeights layer_input_norm;               // [E]
+  Linear begin;                  // [(N - 1) D, D] initial streams, consecutive matrices
+  Linear end;                    // [(N - 1) D, D]
+  Linear layer_inputs;           // [L E, D]
+  NormWeights layer_input_norm;  // [E]
   std::unique_ptr<FileRows> layer_embedding;  // [tokens, L E], in the file
 };
 
 struct LayerWeights {
-  NormWeights attn_norm;         // [D] of what attention reads, if the family has it
-  NormWeights attn_second_norm;  // [D] of attention alone, in parallel blocks
-  Linear q;                      // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]; with gates
-                                 // [2 H*Dh, D], behind each head its gate
-  Linear k;                      // [K*Dh, D]; no weights where another layer's keys are read
-  Linear v;                      // [K*Dh, D]
+  NormWeights attn_norm;         // [D] on attention's input, if the family has it
+  NormWeights attn_second_norm;  // [D] for attention only, in parallel blocks
+  Linear q;  // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]; with gates [2 H*Dh, D], each head
+             // followed by its gate
+  Linear k;  // [K*Dh, D]; no weights if another layer's keys are read
+  Linear v;  // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   LatentWeights latent;          // instead of k and v
@@ -148,19 +148,19 @@ struct LayerWeights {
   AltUpWeights altup;            // if the family has it
   Linear attn_output;            // [D, H*Dh]; latent: [D, H v]
   const float* sinks = nullptr;  // [H], or null
-  NormWeights attn_sub_norm;     // [H*Dh] of what attn_output reads, if the family has it
-  NormWeights attn_post_norm;    // [D] of what attention gives, if the family has it
+  NormWeights attn_sub_norm;     // [H*Dh] on the input of attn_output, if the family has it
+  NormWeights attn_post_norm;    // [D] on attention's output, if the family has it
   NormWeights ffn_norm;          // [D]
-  NormWeights ffn_sub_norm;      // [F] of what down reads
+  NormWeights ffn_sub_norm;      // [F] on the input of down
   NormWeights ffn_post_norm;     // [D]
   NeuronMatrix gate;             // [F, D], if the architecture is gated
   NeuronMatrix up;               // [F, D]
   Linear down;                   // [D, F]; no weight if there is down_rows
-  kernels::RowMatrix down_rows;  // [F, D] down neuron-major, if the file has it so
+  kernels::RowMatrix down_rows;  // [F, D] neuron-major down, if the file has it
   LowRankWeights low_rank;       // no weights if the file has none
-  ExpertWeights experts;         // instead of gate, up and down, in layers of experts
+  ExpertWeights experts;         // instead of gate, up and down, in layers with experts
 
-  // True if it has a dense network.
+  // True if the layer has a dense network.
   bool has_network() const { return down.weight.rows > 0 || down_rows.rows > 0; }
 };
 
@@ -173,11 +173,10 @@ struct Weights {
   SharedAltUpWeights altup;                  // if the family has it
   base::HugeBuffer memory;                   // owns all of the above
 
-  // The part of `memory` that a layer's weights take, byte for byte the same wherever they are
-  // placed.
+  // The part of `memory` with a layer's weights, whose bytes do not depend on their location.
   struct Image {
     std::size_t begin = 0, bytes = 0;  // multiples of kImageAlignment
-    int stage = -1;                    // shared with the other layers of that stage; -1: its own
+    int stage = -1;                    // shared with the other layers of that stage; -1: separate
   };
   std::vector<Image> images;  // [L]
 
@@ -186,8 +185,8 @@ struct Weights {
     return {memory.data() + image.begin, image.bytes};
   }
 
-  // Gives the memory of a matrix back; its type and shape stay. Requires: `matrix` is one of these,
-  // and its bytes are no other matrix's.
+  // Releases the memory of a matrix; its type and shape stay. Requires: `matrix` is one of these,
+  // and shares no bytes with another matrix.
   void GiveBack(kernels::PackedMatrix& matrix) {
     if (matrix.data == nullptr) return;
     memory.GiveBack(matrix.data, matrix.bytes(), base::HugeBuffer::Pages::kSmall);
@@ -196,15 +195,15 @@ struct Weights {
 
   bool has_low_rank() const { return !layers.empty() && layers[0].low_rank.fc1.weight.rows > 0; }
   bool has_down_rows() const { return !layers.empty() && FirstNetwork().down_rows.rows > 0; }
-  // The first layer that has a dense network; layer 0 if none has.
+  // Returns the first layer with a dense network, or layer 0 if there is none.
   const LayerWeights& FirstNetwork() const {
     for (const LayerWeights& layer : layers)
       if (layer.has_network()) return layer;
     return layers[0];
   }
 
-  // Weight bytes that a step reads where nothing is skipped; no predictors. `experts`: of a layer
-  // of experts those that its tokens chose.
+  // Weight bytes that a step reads if nothing is skipped, without predictors. `experts`: the number
+  // of experts that its tokens chose, in a layer of experts.
   std::size_t bytes_per_step(int experts) const;
 };
 
@@ -214,21 +213,21 @@ inline constexpr std::size_t kImageAlignment = 4096;
 // a mixture `rest` means the experts, and everything else counts as attention.
 struct LayerParts {
   bool attention = true;
-  bool deciding = true;   // the rows that decide: gate; up where there is no gate
-  bool rest = true;       // up, where there is a gate, and down
+  bool deciding = true;   // the rows that decide: gate, or up without a gate
+  bool rest = true;       // up, if there is a gate, and down
   bool predictor = true;  // the low-rank predictor
-  bool vectors = true;    // norms and biases; false where nothing of the layer is of use
+  bool vectors = true;    // norms and biases; false if no part of the layer is used
 };
 inline constexpr LayerParts kNoParts = {false, false, false, false, false};
 
-// The same of what belongs to no layer.
+// The same for the weights outside of the layers.
 struct SharedParts {
   bool embeddings = true;
-  bool head = true;  // if it is another matrix than the embedding; the last norm always is
+  bool head = true;  // if it differs from the embedding; the last norm always is
 };
 
 struct LoadWeightsOptions {
-  bool verify = false;  // refuse NaN and infinite scales and floats: reads every byte once more
+  bool verify = false;  // rejects NaN and infinite scales and floats; reads every byte again
   // The type of the head if it is a float type in the file: kQ8_0 halves its bytes, at a loss.
   bool quantize_head = false;
   Layout gate = Layout::kPanels;
@@ -236,28 +235,28 @@ struct LoadWeightsOptions {
   std::function<LayerParts(int)> parts = {};  // by layer; empty = everything
   SharedParts shared = {};
   bool log_conversions = true;
-  // The stage of memory that a layer's weights pass through, from 0; -1 = it has its own, and is
-  // read at load. Empty = -1. Layers of a stage share its bytes, and are not read.
+  // The stage of memory that a layer's weights are streamed through, from 0; -1 = the layer has its
+  // own memory, and is read at load. Empty = -1. Layers of a stage share its bytes, and are not
+  // read at load.
   std::function<int(int)> stage = {};
   std::function<void(double)> on_progress =
-      {};  // share done, from one thread at a time; may be empty
+      {};  // completed share, from one thread at a time; may be empty
 };
 
 // Reads and packs every tensor, on `pool`'s threads. InvalidArgument or Unimplemented name the
-// tensor, what was expected and what was found; DataLoss (verify) the row. Tensors of another
-// architecture are refused: leaving them out would compute something else.
+// tensor, the expected and the actual shape or type; DataLoss (verify) the row. Tensors of another
+// architecture are rejected, because ignoring them would compute a different model.
 Result<std::unique_ptr<Weights>> LoadWeights(const ModelFile& model, base::WorkerPool& pool,
                                              const LoadWeightsOptions& options);
 
-// The sizes that LoadWeights would need: bytes of memory, and of each layer its image. Errors as
-// LoadWeights.
+// The sizes that LoadWeights needs: bytes of memory, and each layer's image. Errors as LoadWeights.
 struct WeightSizes {
   std::size_t bytes = 0;
   std::vector<std::size_t> images;  // [L]
 };
 Result<WeightSizes> MeasureWeights(const ModelFile& model, const LoadWeightsOptions& options);
 
-// Gives `matrix` the layout, in place; without data only the name of it.
+// Converts `matrix` to the layout in place; without data only sets the field.
 void SetLayout(NeuronMatrix& matrix, Layout layout, base::WorkerPool& pool);
 
 }  // namespace thermocline::model

@@ -57,7 +57,7 @@ bool KvCache::Reserve(int tokens) {
       tables_[kind].Add(block, pool_->data(kind, block));
     }
   }
-  // The positions that the next token sees are there.
+  // The positions that the next token sees must not have been dropped.
   CHECK_LE(dropped_ * kernels::kKvBlock, std::max(0, length_ + 1 - pool_->window()));
   return true;
 }
@@ -65,7 +65,7 @@ bool KvCache::Reserve(int tokens) {
 bool KvCache::TakeState() {
   StatePool& states = pool_->states();
   if (!states.layout().any() || state_ >= 0) return true;
-  CHECK_EQ(length_, 0);  // a prefix was adopted with its state
+  CHECK_EQ(length_, 0);  // an adopted prefix includes its state
   state_ = states.Take();
   if (state_ < 0) return false;
   const std::span<float> floats = states.data(state_);
@@ -95,7 +95,7 @@ bool KvCache::SharesLastBlock(KvKind kind) const {
   return last == kLent || pool_->holders(kind, last) > 1;
 }
 
-// Before it is written.
+// Copies the last block to one of its own before the sequence writes to it.
 bool KvCache::CopyLastBlock(KvKind kind) {
   Table& table = tables_[kind];
   const int copy = pool_->Take(kind);
@@ -172,7 +172,7 @@ void KvCache::Adopt(std::span<const KvBlock> blocks, int tokens) {
 void KvCache::Share(const KvCache& other, int tokens) {
   CHECK(length_ == 0 && tables_.whole.blocks.empty());
   CHECK(tokens <= other.length_ && tokens <= capacity_);
-  CHECK(!pool_->states().layout().any());  // a state is behind one token only
+  CHECK(!pool_->states().layout().any());  // a recurrent state belongs to one length only
   CHECK(pool_->block_bytes() == other.pool_->block_bytes() &&
         pool_->window() == other.pool_->window());
   for (const KvKind kind : pool_->kinds()) {

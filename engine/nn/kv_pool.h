@@ -1,10 +1,10 @@
-// The memory of K and V: blocks of 64 positions, taken and given back.
+// The memory of the KV cache: blocks of 64 positions with reference counts.
 //
-// There are two kinds of blocks: of the layers that see all tokens, and of those with a window,
-// whose blocks a sequence gives back when it has passed them (KvCache). A pool without blocks of
-// the second kind holds all layers in the first. A block holds, for each of its layers and kv
-// heads, the keys and then the values of its positions, as kernels/attention.h lays them out.
-// Blocks are counted: a prefix may be shared by several holders, who then only read it.
+// There are two kinds of blocks: those of layers that see all tokens, and those of layers with a
+// window, which a sequence releases once the window has moved on (KvCache). A pool without blocks
+// of the second kind holds all layers in the first. A block holds, for each of its layers and kv
+// heads, the keys and then the values of its positions, in the layout of kernels/attention.h.
+// Several holders may share a prefix's blocks, and then only read them.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ inline constexpr int BlocksFor(int tokens) {
 enum class KvKind { kWhole, kWindow };
 inline constexpr std::array kKvKinds = {KvKind::kWhole, KvKind::kWindow};
 
-// Something of each kind.
+// A value for each kind of block.
 template <typename T>
 struct ByKvKind {
   T whole{}, window{};
@@ -44,23 +44,23 @@ struct KvCount : ByKvKind<int> {
   int states;
 };
 
-// Decode thread only, but for the constants. Memory is reserved at once and becomes resident when
-// it is first written.
+// Decode thread only, except the constants. Memory is reserved at once and becomes resident when
+// first written.
 class KvPool {
  public:
   struct Params {
     const model::ModelConfig& config;
     int blocks = 0;
     kernels::KvType type = kernels::KvType::kF16;
-    int window_blocks = 0;  // 0: layers with a window keep all tokens, as the others
-    int states = 1;   // where layers are recurrent: of sequences and of prefixes that are kept
-    int pending = 0;  // tokens that such a sequence may be rolled back by
+    int window_blocks = 0;  // 0: layers with a window keep all tokens, like the others
+    int states = 1;         // of sequences and cached prefixes, if layers are recurrent
+    int pending = 0;        // tokens that a sequence with a state may be rolled back by
   };
   // ResourceExhausted if the blocks do not fit the address space; InvalidArgument if the type does
   // not fit the heads.
   static Result<std::unique_ptr<KvPool>> Create(const Params& params);
 
-  // A block with one holder; -1 if all are held.
+  // Returns a block with one holder; -1 if all are held.
   int Take(KvKind kind);
   void AddHolder(KvKind kind, int block) { ++arenas_[kind].holders[block]; }
   void Release(KvKind kind, int block);
@@ -70,7 +70,7 @@ class KvPool {
     Arena& arena = arenas_[kind];
     return reinterpret_cast<std::uint8_t*>(arena.memory.data()) + block * arena.block_bytes;
   }
-  // The place of a layer's K and V: the kind of its blocks, and the bytes from their begin.
+  // The location of a layer's K and V: the kind of its blocks, and the byte offset in a block.
   KvKind kind(int layer) const { return places_[layer].kind; }
   std::size_t keys_offset(int layer, int head) const {
     return (places_[layer].index * heads_ + head) * (key_bytes_ + value_bytes_);
@@ -80,9 +80,9 @@ class KvPool {
   }
 
   kernels::KvType type() const { return type_; }
-  // The kinds there are.
+  // The kinds of blocks that the pool has.
   std::span<const KvKind> kinds() const { return std::span(kKvKinds).first(window_ > 0 ? 2 : 1); }
-  // Tokens that a token of a layer of the second kind sees, itself included; 0: there is none.
+  // Tokens that a token of a layer with a window sees, itself included; 0: no such layers.
   int window() const { return window_; }
   int blocks(KvKind kind = KvKind::kWhole) const { return base::IntSize(arenas_[kind].holders); }
   int free_blocks(KvKind kind = KvKind::kWhole) const { return base::IntSize(arenas_[kind].free); }
@@ -93,19 +93,19 @@ class KvPool {
   std::size_t block_bytes(KvKind kind) const { return arenas_[kind].block_bytes; }
   // The bytes of 64 positions of all layers.
   std::size_t block_bytes() const { return arenas_.whole.block_bytes + arenas_.window.block_bytes; }
-  // All of its memory, the states' included.
+  // The bytes of all memory, including the states'.
   std::size_t bytes() const {
     return arenas_.whole.memory.size() + arenas_.window.memory.size() +
            states_.states() * states_.state_bytes();
   }
   std::size_t used_bytes() const;
-  // The states of recurrent layers; of no bytes where there are none.
+  // The states of recurrent layers; empty if there are none.
   StatePool& states() { return states_; }
   const StatePool& states() const { return states_; }
 
   // The bytes of 64 positions of all layers.
   static std::size_t BlockBytes(const model::ModelConfig& config, kernels::KvType type);
-  // The same by kind, where layers with a window are apart.
+  // The bytes of 64 positions by kind, if layers with a window are separate.
   static ByKvKind<std::size_t> BlockBytesByKind(const model::ModelConfig& config,
                                                 kernels::KvType type);
 
@@ -118,7 +118,7 @@ class KvPool {
   };
   struct Place {
     KvKind kind = KvKind::kWhole;
-    int index = 0;  // of the layers in a block
+    int index = 0;  // index among the layers in a block
   };
 
   explicit KvPool(StatePool states) : states_(std::move(states)) {}
@@ -127,7 +127,7 @@ class KvPool {
 
   StatePool states_;
   ByKvKind<Arena> arenas_;
-  std::vector<Place> places_;  // [L]; of use for layers that keep K and V
+  std::vector<Place> places_;  // [L]; valid for layers that store K and V
   kernels::KvType type_ = kernels::KvType::kF16;
   int heads_ = 0, window_ = 0;
   std::size_t key_bytes_ = 0, value_bytes_ = 0;

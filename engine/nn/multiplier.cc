@@ -7,10 +7,10 @@
 namespace thermocline::nn {
 namespace {
 
-// Weight bytes of a work item: enough that taking an item costs nothing, few enough that threads
-// end together.
+// Weight bytes of a work item: large enough that scheduling costs nothing, small enough that
+// threads finish together.
 constexpr int kItemBytes = 96 << 10;
-// Many tokens: panels that share the activations in the cache, and items a thread gets at least.
+// For many tokens: panels that share the cached activations, and minimum items per thread.
 constexpr int kPanelsTogether = 8, kItemsPerThread = 8;
 
 int PanelsPerItem(const kernels::PackedMatrix& matrix, int tokens, int threads) {

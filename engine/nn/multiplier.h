@@ -1,4 +1,4 @@
-// Products of matrices with the same activations, shared out over the threads.
+// Products of matrices with the same activations, distributed over the threads.
 #pragma once
 
 #include <span>
@@ -28,21 +28,21 @@ class Multiplier {
  public:
   Multiplier(const kernels::OpTable& ops, base::WorkerPool& pool, std::size_t scratch_bytes);
 
-  // All products in one parallel loop. `fold`: the second half of the tokens' outputs is added to
-  // the first.
+  // Computes all products in one parallel loop. `fold`: adds the second half of the tokens' outputs
+  // to the first.
   void Multiply(std::span<const Product> products, const kernels::Activations& input, int tokens,
                 bool fold = false);
 
-  // GemmParams::prefetch_bytes of matrices in panels; kernels::kPrefetchBytes until it is called.
+  // Sets GemmParams::prefetch_bytes of matrices in panels; the default is kernels::kPrefetchBytes.
   void SetPrefetch(int bytes) { prefetch_bytes_ = bytes; }
   int prefetch_bytes() const { return prefetch_bytes_; }
 
-  // Sees the products of matrices from now on, those of whole experts, too; null: nobody does.
-  // Borrowed.
+  // Sets a tap that sees the products of matrices from now on, including those of whole experts;
+  // null: none. Borrowed.
   void SetTap(ProductTap* tap) { tap_ = tap; }
   ProductTap* tap() const { return tap_; }
 
-  // A thread's room for the panels of rows that are multiplied together.
+  // A thread's scratch memory for panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
  private:
@@ -56,15 +56,15 @@ class Multiplier {
   ProductTap* tap_ = nullptr;
 };
 
-// Bytes for the panels of rows that are multiplied together, of the largest matrix whose rows may
-// be chosen.
+// Scratch bytes for the panels of rows that are multiplied together, for the largest matrix whose
+// rows may be selected.
 std::size_t PanelScratchBytes(const model::Weights& weights);
-// At most, whatever the types: what a plan made before the weights are read counts with.
+// The maximum for any types, for plans made before the weights are read.
 std::size_t PanelScratchBytesMax(const model::ModelConfig& config);
 
-// Token `token` of `buffer` from floats to its Q8 form, where its width allows that.
+// Converts token `token` of `buffer` from floats to Q8, if its width allows that.
 void QuantizeToken(const kernels::OpTable& ops, ActivationBuffer& buffer, int token);
-// Elements [at, at + n). Requires: multiples of 32.
+// Converts elements [at, at + n). Requires: multiples of 32.
 void QuantizeRange(const kernels::OpTable& ops, ActivationBuffer& buffer, std::ptrdiff_t at, int n);
 
 }  // namespace thermocline::nn

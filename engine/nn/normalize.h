@@ -1,4 +1,4 @@
-// The norm that a model's family has.
+// The norm of the model's family.
 #pragma once
 
 #include "engine/model/weights.h"

@@ -1,4 +1,4 @@
-// Places in matrices that lie row by row.
+// Offsets in row-major matrices.
 #pragma once
 
 #include <cstddef>

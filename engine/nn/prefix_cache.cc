@@ -7,7 +7,7 @@ namespace thermocline::nn {
 namespace {
 
 constexpr std::size_t kBlock = kernels::kKvBlock;
-constexpr std::size_t kEvictedMax = 1 << 12;  // paths remembered to tell why a lookup missed
+constexpr std::size_t kEvictedMax = 1 << 12;  // paths remembered to explain why a lookup missed
 
 std::uint64_t HashTokens(std::uint64_t hash, std::span<const int> tokens) {
   for (const int token : tokens) hash = (hash ^ token) * 0x100000001B3U + 0x9E3779B97F4A7C15U;
@@ -28,7 +28,7 @@ PrefixCache::PrefixCache(KvPool& pool, const KvCount& blocks_max, Now now)
 
 PrefixCache::~PrefixCache() { Clear(); }
 
-// From the roots on; `visit` may change the node's block, not the tree.
+// Visits all nodes from the roots on; `visit` may change a node's block, but not the tree.
 template <typename Visit>
 void PrefixCache::ForEachNode(const Visit& visit) {
   std::vector<Node*> open;
@@ -119,8 +119,8 @@ std::size_t PrefixCache::Continuable(std::span<const KvBlock> blocks, std::size_
   return 0;
 }
 
-// Counts a lookup. Of the first `kept` tokens, some windows may be gone: `found` are of use.
-// `path_hash` is that of the whole blocks kept.
+// Counts a lookup. Of the first `kept` tokens, some windows may be gone: only `found` are usable.
+// `path_hash` is that of the kept whole blocks.
 void PrefixCache::Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
                         std::uint64_t path_hash) {
   const std::size_t missing = tokens.size() - found;
@@ -152,7 +152,7 @@ void PrefixCache::Keep(std::string_view owner, std::span<const int> tokens, cons
       Extend(*match.node, piece, block);
       node = match.node;
     } else if (match.node != nullptr && match.tokens == piece.size()) {
-      node = match.node;  // kept already
+      node = match.node;  // already stored
     } else {
       node = Add(node, piece, block);
       if (node == nullptr) return;
@@ -227,7 +227,7 @@ bool PrefixCache::EvictSnapshot() {
 
 PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
                                     const KvBlock& block) {
-  parent->used = clock_;  // its path is in use: no eviction takes it
+  parent->used = clock_;  // its path is in use, which protects it from eviction
   while (counters_.blocks >= blocks_max_.whole) {
     if (!EvictOne()) return nullptr;
   }
@@ -245,7 +245,7 @@ PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
   return parent->children.back().get();
 }
 
-// A longer sequence makes a shorter end superfluous.
+// Replaces a node's tokens by a longer sequence that begins with them.
 void PrefixCache::Extend(Node& node, std::span<const int> tokens, const KvBlock& block) {
   if (node.block.whole != block.whole) {
     pool_.AddHolder(KvKind::kWhole, block.whole);
@@ -257,8 +257,8 @@ void PrefixCache::Extend(Node& node, std::span<const int> tokens, const KvBlock&
   node.path_hash = HashTokens(node.parent->path_hash, tokens);
 }
 
-// Keeps the window `block`, -1 = none, where the node has lost its own. The path's first windows
-// make room for it.
+// Stores the window `block`, -1 = none, if the node has lost its own. Windows at the beginning of
+// the path are evicted to make room.
 void PrefixCache::KeepWindow(Node& node, int block) {
   if (block < 0 || node.block.window >= 0) return;
   while (counters_.window_blocks >= blocks_max_.window) {
@@ -276,8 +276,8 @@ void PrefixCache::DropWindow(Node& node) {
   --counters_.window_blocks;
 }
 
-// Gives up a block of layers with a window: of the node least recently used, of those the first of
-// its path, since sequences are continued at their ends.
+// Evicts a block of layers with a window: of the least recently used nodes the first in its path,
+// since sequences are continued at their ends.
 bool PrefixCache::EvictWindow() {
   Node* oldest = nullptr;
   ForEachNode([&oldest](Node& node) {
@@ -291,8 +291,8 @@ bool PrefixCache::EvictWindow() {
   return true;
 }
 
-// Gives up the least recently used leaf that is not in use now, of an owner with more than its
-// share if there is one.
+// Evicts the least recently used leaf that is not in use, preferably of an owner with more than its
+// share.
 bool PrefixCache::EvictOne() {
   Node* oldest = nullptr;
   const int share = Share();
@@ -318,7 +318,7 @@ bool PrefixCache::EvictOne() {
 
 bool PrefixCache::MakeRoom(const KvCount& blocks) {
   if (pool_.HasFree(blocks)) return true;
-  ++clock_;  // also what was just looked up may go
+  ++clock_;  // allows eviction of the nodes of the last lookup, too
   while (pool_.states().free_states() < blocks.states) {
     if (!EvictSnapshot()) return false;
   }

@@ -1,18 +1,18 @@
-// Keys and values of earlier requests, found again by the longest common prefix of their tokens.
+// The KV cache of earlier requests, looked up by the longest common prefix of their tokens.
 //
 // A radix tree whose edges are blocks of the pool: a node holds up to 64 tokens and the block of
-// their K and V; a path from the root is a sequence. A prefix that ends inside a block is
-// shared too: who continues it copies the block first (KvCache::Reserve). The least recently used
-// leaf goes first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
+// their K and V; a path from the root is a sequence. A prefix that ends inside a block is shared
+// too: a request that continues it copies the block first (KvCache::Reserve). The least recently
+// used leaf is evicted first. Source: RadixAttention (Zheng et al. 2024), with edges cut at blocks.
 //
-// Each owner has a tree of its own: what one has computed cannot be found, or seen in the time that
-// it saves, by another. Owners that hold more than an equal share of the blocks give up theirs
-// first, so that one who reads many prompts does not take what the others come back to.
+// Each owner has a separate tree: no other owner can find its prefixes, or detect them by timing.
+// Owners that hold more than an equal share of the blocks are evicted first, so that one with many
+// prompts does not displace the prefixes of the others.
 //
-// Where layers with a window are apart, a node may have lost their block, and a prefix can be
-// continued only from where the last window before it is whole: the longest such one is found.
-// Where layers are recurrent, nodes hold snapshots of their state, each behind one of the node's
-// tokens, and a prefix can be continued only from a snapshot: the last one in what is shared.
+// If layers with a window are stored separately, a node may have lost their block, and a prefix can
+// be continued only where the last window before it is complete: the longest such prefix is found.
+// If layers are recurrent, nodes hold snapshots of their state, each after one of the node's
+// tokens, and a prefix can be continued only from a snapshot: the last one in the shared part.
 // Source: SGLang's tree for Mamba models, whose nodes have a state or none.
 #pragma once
 
@@ -34,42 +34,43 @@ namespace thermocline::nn {
 
 // Any thread may read.
 struct PrefixCacheCounters {
-  std::atomic<std::int64_t> hits{0};     // lookups that found all they could use
-  std::atomic<std::int64_t> partial{0};  // some of it
-  std::atomic<std::int64_t> misses{0};   // nothing
+  std::atomic<std::int64_t> hits{0};     // lookups that found all usable tokens
+  std::atomic<std::int64_t> partial{0};  // lookups that found a part
+  std::atomic<std::int64_t> misses{0};   // lookups that found nothing
   std::atomic<std::int64_t> hit_tokens{0};
-  std::atomic<std::int64_t> new_tokens{0};      // not found: never seen behind this prefix
-  std::atomic<std::int64_t> evicted_tokens{0};  // not found: were kept once
-  std::atomic<std::int64_t> evictions{0};       // blocks given up for newer ones
+  std::atomic<std::int64_t> new_tokens{0};      // not found: never seen after this prefix
+  std::atomic<std::int64_t> evicted_tokens{0};  // not found: evicted earlier
+  std::atomic<std::int64_t> evictions{0};       // blocks evicted for newer ones
   std::atomic<std::int64_t> blocks{0};          // blocks kept now, of whole sequences
   std::atomic<std::int64_t> window_blocks{0};   // of layers with a window
   std::atomic<std::int64_t> states{0};          // snapshots of recurrent layers kept now
 };
 
-// Decode thread only, but for the counters. Borrows the pool.
+// Decode thread only, except the counters. Borrows the pool.
 class PrefixCache {
  public:
   using Now = std::function<std::chrono::steady_clock::time_point()>;
-  // An owner that has asked for nothing for so long has no share that others must leave.
+  // An owner without requests for this long loses its reserved share.
   static constexpr std::chrono::minutes kIdle{10};
 
-  // Keeps at most `blocks_max` blocks; none of whole sequences keeps nothing.
+  // Keeps at most `blocks_max` blocks; with no blocks of whole sequences it stores nothing.
   PrefixCache(KvPool& pool, const KvCount& blocks_max, Now now = std::chrono::steady_clock::now);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Gives `cache`, which is empty, the longest prefix of `tokens` that `owner` has kept, but not
-  // the last token: its logits must be computed. Returns the number of tokens found.
+  // Restores the longest stored prefix of `tokens` of `owner` into `cache`, which is empty. The
+  // last token is excluded: its logits must be computed. Returns the number of tokens found.
   int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
-  // Tokens of the last lookup that are kept, also where no snapshot lets a sequence go on there.
+  // Tokens of the last lookup that are stored, even if no snapshot allows a sequence to continue
+  // there.
   int shared() const { return shared_; }
   // Stores the K and V of `tokens` for `owner`, and a snapshot of the state if `cache` has one
-  // behind one of them. `cache` holds the same tokens in the same order.
+  // after one of them. `cache` holds the same tokens in the same order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
 
-  // Gives blocks up, the least recently used first, until `blocks` are free in the pool or nothing
-  // is kept. Whether they are free.
+  // Evicts blocks, the least recently used first, until the pool has `blocks` free or nothing is
+  // left. Returns true if they are free.
   bool MakeRoom(const KvCount& blocks);
   // Forgets everything.
   void Clear();
@@ -87,14 +88,14 @@ class PrefixCache {
     std::uint64_t used = 0;       // clock of the last lookup or insertion
     std::uint64_t path_hash = 0;  // of the tokens from the root to the end of this node
     std::vector<std::unique_ptr<Node>> children;
-    // The state behind the first `tokens` of the node's.
+    // The state after the first `tokens` tokens of the node.
     struct Snapshot {
       int tokens, state;
       std::uint64_t used;
     };
     std::vector<Snapshot> snapshots;
   };
-  // A place from which a sequence of recurrent layers can go on.
+  // A position from which a sequence with recurrent layers can continue.
   struct Resumption {
     Node* node = nullptr;
     Node::Snapshot* snapshot = nullptr;
@@ -111,13 +112,13 @@ class PrefixCache {
     std::size_t tokens = 0;
   };
 
-  // The owner's tree, which a lookup or an insertion uses now.
+  // Returns the owner's tree and marks it as used now.
   Tree& TreeOf(std::string_view owner);
-  // Blocks that an owner may hold while others want them.
+  // Blocks that an owner may hold while other owners need blocks.
   int Share() const;
-  // The child of `node` that shares most tokens with `tokens`.
+  // The child of `node` that has most tokens in common with `tokens`.
   static Match BestChild(const Node& node, std::span<const int> tokens);
-  // The tokens of a path of `blocks`, `tokens` long, behind which a sequence can go on.
+  // The longest prefix of a path of `blocks`, `tokens` long, from which a sequence can continue.
   std::size_t Continuable(std::span<const KvBlock> blocks, std::size_t tokens) const;
   void Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
              std::uint64_t path_hash);
@@ -125,13 +126,15 @@ class PrefixCache {
   void Extend(Node& node, std::span<const int> tokens, const KvBlock& block);
   void KeepWindow(Node& node, int block);
   void DropWindow(Node& node);
-  // The last snapshot among the children of `node`, whose end is at `at`, that `tokens` share.
+  // Finds the last snapshot among the children of `node`, which ends at `at`, that lies within
+  // `tokens`.
   void FindSnapshot(Node& node, std::span<const int> tokens, std::size_t at, Resumption& best);
-  // Gives `cache`, empty, the state and blocks of a resumption; false: no state is free.
+  // Copies the state and blocks of a resumption to `cache`, which is empty; false: no state is
+  // free.
   bool Resume(const Resumption& from, std::span<const KvBlock> path, KvCache& cache);
   void KeepSnapshot(Node& node, int tokens, const KvCache& cache);
   void DropSnapshots(Node& node);
-  // Gives up the least recently used snapshot, but for those in use now.
+  // Evicts the least recently used snapshot that is not in use now.
   bool EvictSnapshot();
   template <typename Visit>
   void ForEachNode(const Visit& visit);

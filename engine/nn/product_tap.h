@@ -1,4 +1,4 @@
-// A look at what every matrix multiplies: what importance matrices are made of.
+// An observer of the inputs of every matrix product, from which importance matrices are computed.
 #pragma once
 
 #include "kernels/types.h"
@@ -8,8 +8,8 @@ namespace thermocline::nn {
 class ProductTap {
  public:
   virtual ~ProductTap() = default;
-  // x [tokens, weight.cols], `weight` borrowed as it lies in the model's memory; a part of it where
-  // it holds all experts. On the thread that runs the forward pass.
+  // x [tokens, weight.cols]. `weight` is borrowed, in its layout in the model's memory; a part of
+  // it if it holds all experts. Called on the thread that runs the forward pass.
   virtual void OnProduct(const kernels::PackedMatrix& weight, const float* x, int tokens) = 0;
 };
 

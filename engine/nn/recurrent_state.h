@@ -1,6 +1,6 @@
-// The state of a sequence's recurrent layers: of each the last columns of its convolution, and a
-// matrix of each head. Unlike K and V it has one size whatever the sequence's length, and cannot be
-// cut: it is the state behind one token.
+// The state of a sequence's recurrent layers: for each layer the last columns of its convolution,
+// and a matrix per head. Unlike the KV cache it has a fixed size whatever the sequence's length,
+// and cannot be truncated: it is the state after one particular token.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace thermocline::nn {
 
-// Where a layer's parts lie in a state. Const.
+// The offsets of a layer's parts in a state. Const.
 class StateLayout {
  public:
-  // Of no bytes for a model without recurrent layers.
+  // The layout is empty for a model without recurrent layers.
   explicit StateLayout(const model::ModelConfig& config);
 
   bool any() const { return layers_ > 0; }
@@ -34,17 +34,17 @@ class StateLayout {
   std::size_t channels() const { return channels_; }
 
  private:
-  std::vector<int> index_;  // [L] among the recurrent layers
+  std::vector<int> index_;  // [L] index among the recurrent layers
   int layers_ = 0;
   std::size_t columns_ = 0, matrices_ = 0, channels_ = 0, gates_ = 0;  // floats
 };
 
-// The memory of states. Decode thread only, but for the constants. Reserved at once, resident when
+// The memory of states. Decode thread only, except the constants. Reserved at once, resident when
 // first written.
 class StatePool {
  public:
-  // `pending`: tokens whose inputs a state may keep beside it.
-  // ResourceExhausted: they do not fit the address space.
+  // `pending`: maximum tokens whose inputs are kept beside a state.
+  // ResourceExhausted: the states do not fit the address space.
   static Result<StatePool> Create(const model::ModelConfig& config, int states, int pending);
 
   const StateLayout& layout() const { return layout_; }
@@ -52,7 +52,7 @@ class StatePool {
   int free_states() const { return static_cast<int>(free_.size()); }
   int pending_max() const { return pending_; }
   std::size_t state_bytes() const { return state_bytes_; }  // with its pending inputs
-  // A state, whose floats are what they were; -1 if all are taken.
+  // Returns a state with unspecified contents; -1 if all are taken.
   int Take();
   void Release(int state) { free_.push_back(state); }
   std::span<float> data(int state) const { return {Begin(state), layout_.state_floats()}; }

@@ -59,7 +59,7 @@ void ActivationBuffer::Resize(int tokens, int columns) {
   pair_sum.resize(2 * scale.size());
 }
 
-// A float, its 8 bits and six numbers for each block.
+// Per element a float and its 8 bits, and per block six numbers.
 std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
   return base::Area(tokens, columns) * 5 +
          base::Area(tokens, columns / kernels::kActivationBlock) * 24;
@@ -67,7 +67,7 @@ std::size_t ActivationBuffer::Bytes(int tokens, int columns) {
 
 kernels::Activations ActivationBuffer::view(std::ptrdiff_t at, int columns) const {
   const std::ptrdiff_t block = at / kernels::kActivationBlock;
-  // A buffer of floats only has no other arrays.
+  // A float-only buffer has no other arrays.
   const auto from = [](const auto& numbers, std::ptrdiff_t offset) {
     return numbers.empty() ? nullptr : numbers.data() + offset;
   };

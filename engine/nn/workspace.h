@@ -1,4 +1,4 @@
-// Every buffer of a forward pass, in one place, sized once.
+// All buffers of a forward pass, allocated once.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace thermocline::nn {
 
-// Floats of T tokens and their Q8 form: what a matrix multiplication reads.
+// Floats of T tokens and their Q8 form: the input of a matrix multiplication.
 struct ActivationBuffer {
   std::vector<float> x;                // [T, cols]
   std::vector<std::int8_t> q;          // [T, cols]
@@ -24,12 +24,12 @@ struct ActivationBuffer {
 
   void Resize(int tokens, int columns);
   static std::size_t Bytes(int tokens, int columns);
-  // From element `at` on, as rows of `columns`. Requires: `at` a multiple of 32, or floats only.
+  // Elements from `at` on, as rows of `columns`. Requires: `at` a multiple of 32, or floats only.
   kernels::Activations view(std::ptrdiff_t at, int columns) const;
   kernels::Activations view() const { return view(0, cols); }
 };
 
-// The states of attention over `parts` runs of positions, each of all heads.
+// The attention states of `parts` runs of positions, each for all heads.
 struct AttentionParts {
   std::vector<float> max;    // [parts, H]
   std::vector<float> total;  // [parts, H]
@@ -41,15 +41,15 @@ struct AttentionParts {
   kernels::AttentionState state(int part, int head);
 };
 
-// Cosines and sines of rotations by position, computed when a position is first reached: a long
-// context takes neither time nor memory before.
+// Cosines and sines of rotations by position, computed when a position is first reached, so that a
+// long context takes neither time nor memory before.
 class RopeTable {
  public:
   void Reserve(const model::RopeConfig& rope, int context_length);
   static std::size_t Bytes(const model::RopeConfig& rope, int context_length);
   // Computes positions [0, positions). Requires: at most context_length. Not thread-safe.
   void Cover(int positions);
-  // [rope.dim / 2] of a position that is covered.
+  // [rope.dim / 2] of a position that Cover has computed.
   const float* cos(int position) const { return cos_.get() + Offset(position); }
   const float* sin(int position) const { return sin_.get() + Offset(position); }
 
@@ -71,7 +71,7 @@ struct Workspace {
   struct Params {
     const model::ModelConfig& config;
     int tokens_max;      // T of one call
-    int logits_max;      // tokens of one call whose logits are wanted
+    int logits_max;      // tokens of one call that have logits
     int context_length;  // tokens
     int threads;
   };
@@ -89,17 +89,17 @@ struct Workspace {
   ActivationBuffer attention;        // [T, H*Dh]
   std::vector<float> attention_out;  // [T, D]
   std::vector<float> ffn_out;        // [T, D]
-  ActivationBuffer head;      // [2 logits_max, D]: the head's inputs, then what their Q8 forms
-                              // leave over
-  std::vector<float> logits;  // [2 logits_max, V]: the sums end up in the first half
-  // The buffers of a tile of tokens, by thread. R: rows of a tile, heads of one kv head's group of
-  // its tokens.
+  ActivationBuffer
+      head;  // [2 logits_max, D]: the head's inputs, then the rounding errors of their Q8 forms
+  std::vector<float> logits;  // [2 logits_max, V]: the first half holds the sums
+  // The buffers of a tile of tokens, by thread. R: rows of a tile, which are the tokens' query
+  // heads of one kv head.
   std::vector<ActivationBuffer> tile_q;    // [R, Dh]
   std::vector<std::vector<float>> scores;  // [R, kKvBlock]
   AttentionParts running, chunk;           // R heads
   AttentionParts parts;                    // of one token, by chunk of positions
   RopeTable rope;
-  RopeTable window_rope;  // of layers with a window that are rotated otherwise, else empty
+  RopeTable window_rope;  // of layers with a window if rotated differently, else empty
 
   // Rotations of positions [0, positions).
   void Cover(int positions) {
@@ -109,7 +109,7 @@ struct Workspace {
 
  private:
   Workspace() = default;
-  // Calls array(vector, elements) or buffer(rows of numbers, its sizes) for each of the above.
+  // Calls array(vector, elements) or buffer(buffer, its sizes) for each of the above.
   template <typename Array, typename Buffer>
   void ForEach(const Params& params, const Array& array, const Buffer& buffer);
 };

@@ -15,7 +15,7 @@ Status GrammarFailure(const char* why) {
       why != nullptr ? why : "no token of the model's vocabulary can follow");
 }
 
-// The next place behind `at` in the prompt where a snapshot is kept; 0: there is none.
+// Returns the next position after `at` in the prompt where a snapshot is kept; 0 if there is none.
 int NextMark(const Sequence& s, const nn::KvCache& cache, int at) {
   constexpr int kEvery = 4096;  // tokens
   if (!cache.pool().states().layout().any() || s.job.request.embed.has_value()) return 0;
@@ -25,7 +25,7 @@ int NextMark(const Sequence& s, const nn::KvCache& cache, int at) {
   return next <= s.prompt_tokens() ? next : 0;
 }
 
-// True if `ms` have passed since `begin`, which is set by the first call. 0 ms: never.
+// Returns true if `ms` have passed since `begin`, which the first call sets. 0 ms: no limit.
 bool IsOver(std::optional<SteadyClock::time_point>& begin, double ms) {
   if (ms <= 0) return false;
   if (!begin.has_value()) begin = SteadyClock::now();
@@ -49,13 +49,14 @@ bool AnswerSteps::GoesOn(const Job& job) const {
 
 void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
   const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
-  if (whole) s.prompt_scores.clear();  // a part may have been read before its memory was taken
+  if (whole)
+    s.prompt_scores.clear();  // a part may have been computed before its memory was reclaimed
   int found = 0;
   (void)IsOver(s.prefill_since, s.job.request.prompt_ms_max);
   if (p_.prefixes != nullptr && !whole) {
-    // Tokens that were decoded with loss are not found: see Finish.
+    // Tokens that were decoded in a lossy mode are not looked up: see Finish.
     const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
-    // The last token is never looked for; here the one before it may be.
+    // The lookup never includes the last token; here it may include the one before it.
     const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
     found =
         p_.prefixes->Find(s.job.request.prefix_owner,
@@ -68,8 +69,9 @@ void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
   }
 }
 
-// Where this prompt parts from one that is kept, where its own continuation will begin, and, in
-// Next, every so many tokens. Source: llama.cpp's and SGLang's places of checkpoints.
+// Snapshots are kept where this prompt diverges from a cached one, where its own continuation will
+// begin, and, in Next, at regular intervals. Source: the checkpoint positions of llama.cpp and
+// SGLang.
 void AnswerSteps::SetMarks(Sequence& s, const nn::KvCache& cache, bool whole) const {
   if (p_.prefixes == nullptr || !cache.pool().states().layout().any()) return;
   const int shared = whole ? 0 : p_.prefixes->shared();
@@ -95,7 +97,7 @@ AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache
               .score = s.job.request.prompt_logprobs && first,
               .generated = at >= prompt && !s.lossless};
   const int limit = at < prompt ? std::min(s.wanted(), prompt) : s.wanted();
-  if (chunk.generated) most = 1;  // as they were decoded: with loss
+  if (chunk.generated) most = 1;  // one by one, as they were decoded
   if (s.job.request.prompt_logprobs && at < prompt) most = std::min(most, p_.logits_max);
   int count = std::min(most, limit - at);
   if (const int mark = NextMark(s, cache, at); mark > at) count = std::min(count, mark - at);
@@ -122,7 +124,7 @@ Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk
   return late ? Stop::kLength : Stop::kNone;
 }
 
-// `logits` [T, V] say what comes behind each of the chunk's tokens.
+// `logits` [T, V] predict the token after each token of the chunk.
 void AnswerSteps::Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const {
   const std::size_t vocab = logits.size() / chunk.tokens.size();
   const std::size_t first = chunk.at;
@@ -174,15 +176,15 @@ int AnswerSteps::Wanted(const Sequence& s) const {
 void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   s.usage.ended_at = SteadyClock::now();
   Status& error = s.error.status;
-  const bool given_up = error.code() == StatusCode::kCancelled;  // by GoesOn, while waiting
+  const bool given_up = error.code() == StatusCode::kCancelled;  // GoesOn returned false
   if (given_up) error = {};
   const bool early = why == Stop::kCancelled || why == Stop::kError;
   if (error.ok() && early && !s.job.channel->cancelled())
     error = LateStatus(s.job, s.usage, cache.length(), given_up);
   const bool lost = s.error.kv_cache_lost;
   if (p_.prefixes != nullptr && lost) p_.prefixes->Clear();
-  // Keys and values of tokens that were decoded with loss are no other request's: it would get what
-  // no prompt gives.
+  // The KV cache of tokens that were decoded in a lossy mode is not shared with other requests: it
+  // differs from the one that prefill computes.
   const auto kept = std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
                               s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
   if (!s.tokens.empty()) cache.SetLength(static_cast<int>(kept));

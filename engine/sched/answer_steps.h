@@ -1,5 +1,6 @@
-// What the steps of a sequence begin and end with, whether it computes alone (decode_loop.h) or
-// with others (shared_loop.h): what is looked up, what is read next, what its client is given.
+// The work at the beginning and end of a sequence's steps, whether it computes alone
+// (decode_loop.h) or in shared steps (shared_loop.h): prefix lookup, the next prefill chunk, and
+// delivery of tokens to the client.
 #pragma once
 
 #include <functional>
@@ -16,68 +17,70 @@
 
 namespace thermocline::sched {
 
-// A turn's share of a prompt token, in decoded ones: a batch reads the weights once.
+// The weight of a prompt token in a turn's token count, relative to a decoded token: a prefill
+// batch reads the weights once for many tokens.
 inline constexpr double kPromptTokenShare = 1.0 / 8;
 
-// Why a sequence does not go on now; kNone: it does. kError: Sequence::error says why.
+// The reason why a sequence stops computing now; kNone: it continues. kError: see Sequence::error.
 enum class Stop { kNone, kStop, kLength, kCancelled, kError, kYielded, kReaderSlow, kNoMemory };
 
-// Counts a step and its time.
+// Measures a step's time and adds it to the counters.
 class StepTimer {
  public:
   StepTimer() : begin_(SteadyClock::now()) {}
   double elapsed() const { return Seconds(SteadyClock::now() - begin_); }
-  // The end of a step that computed `tokens` tokens.
+  // Ends the measurement of a step that computed `tokens` tokens.
   void Stop(StepCounters& steps, StepCounters::Seconds& phase, int tokens) const;
 
  private:
   const SteadyClock::time_point begin_;
 };
 
-// Decode thread only. Borrows everything.
+// Decode thread only. Borrows all its parameters.
 class AnswerSteps {
  public:
   struct Params {
-    nn::PrefixCache* prefixes;  // or null: every prompt is computed whole
+    nn::PrefixCache* prefixes;  // or null: every prompt is computed in full
     const text::Tokenizer& tokenizer;
-    int capacity = 0;                                // tokens of a sequence
+    int capacity = 0;                                // maximum tokens of a sequence
     int logits_max = 1;                              // as exec::Transformer
-    std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting
+    std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting time
     StepCounters* steps = nullptr;
-    std::function<void()> on_end = {};  // before a request's channel ends
+    std::function<void()> on_end = {};  // called before a request's channel ends
   };
   explicit AnswerSteps(const Params& params) : p_(params) {}
 
-  // True if the client still waits and the deadline has not passed.
+  // Returns true if the client is still connected and the deadline has not passed.
   bool GoesOn(const Job& job) const;
-  // Copies what earlier requests left of the sequence's tokens into `cache`, which is empty.
+  // Restores the longest cached prefix of the sequence's tokens into `cache`, which is empty.
   void Find(Sequence& s, nn::KvCache& cache) const;
 
-  // The next tokens to read of what is not computed yet.
+  // The next chunk of tokens to prefill.
   struct Chunk {
     std::span<const int> tokens = {};
-    int at = 0;              // of them the first one's place in the sequence
+    int at = 0;              // position of the first token in the sequence
     bool score = false;      // the prompt's tokens are scored
-    bool last = false;       // the first token of the answer comes behind them
-    bool generated = false;  // they were decoded with loss: one by one
+    bool last = false;       // the first token of the answer follows this chunk
+    bool generated = false;  // decoded in a lossy mode: recomputed one by one
 
     int rows() const { return score ? base::IntSize(tokens) : last ? 1 : 0; }
   };
-  // Of at most `most` tokens. Requires: some are wanted.
+  // Returns a chunk of at most `most` tokens. Requires: the cache has fewer tokens than needed.
   Chunk Next(const Sequence& s, const nn::KvCache& cache, int most) const;
-  // Behind the step that computed `chunk`, with the logits wanted of it. kLength: the prompt takes
-  // longer than it may.
+  // Called after the step that computed `chunk`, with the logits that the chunk requested. Returns
+  // kLength if prefill has exceeded its time limit.
   Stop Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
             std::span<const float> logits) const;
-  // Behind a prompt's last chunk. kLength: that was all that was wanted.
+  // Called after a prompt's last chunk. Returns kLength if the request wants no answer.
   Stop EndPrompt(Sequence& s, nn::KvCache& cache) const;
 
-  // Gives one token to the client, whom `sampler` drew it for.
+  // Sends one token, drawn with `sampler`, to the client.
   Stop Give(Sequence& s, sampling::Sampler& sampler, int token,
             std::span<const float> logits) const;
-  // Tokens that may come behind those that came.
+  // Returns the number of further tokens that the answer may have.
   int Wanted(const Sequence& s) const;
-  // Ends the sequence: keeps what may be found again, tells the client.
+  // Ends the sequence: stores its reusable prefix in the prefix cache and finishes the client's
+  // channel.
   void Finish(Sequence& s, nn::KvCache& cache, Stop why) const;
 
   StepCounters* counters() const { return p_.steps; }
@@ -86,10 +89,11 @@ class AnswerSteps {
 
  private:
   void Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const;
-  // Chooses where snapshots of a recurrent model's state are kept. `whole`: nothing was looked up.
+  // Chooses the positions of snapshots of a recurrent model's state. `whole`: the prefix cache was
+  // not consulted.
   void SetMarks(Sequence& s, const nn::KvCache& cache, bool whole) const;
-  // The place of the last turn's beginning in the prompt, where the next prompt of the conversation
-  // may part from this one: behind it comes what the model is to write.
+  // Returns the position in the prompt where its last turn begins: the model's answer follows
+  // there, so the next prompt of the conversation may differ from this one behind it.
   int TailBegin(const std::vector<int>& prompt) const;
 
   const Params p_;

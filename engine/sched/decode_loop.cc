@@ -60,11 +60,12 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   }
 }
 
-// Checks whether to go on before a step that computes `tokens` tokens, which must fit the cache.
+// Decides whether to continue before a step that computes `tokens` tokens, which must fit the
+// cache.
 Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   if (!answers_.GoesOn(s.job)) return Stop::kCancelled;
-  // Scores have logits of every token of the prompt: such a step takes as long as several of the
-  // others, who have their turn behind each.
+  // Prompt scores need the logits of every prompt token, so such a step takes as long as several
+  // ordinary ones, and other requests get their turn after each.
   const bool scores = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   if (yield_ && !first_ && yield_(spent_, scores)) return Stop::kYielded;
   first_ = false;
@@ -72,7 +73,7 @@ Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   return Stop::kNone;
 }
 
-// Reads the texts one by one and gives their vectors.
+// Prefills the texts one by one and sends their vectors.
 Stop DecodeLoop::Embed(Sequence& s) {
   const Request& request = s.job.request;
   const EmbedRequest& embed = *request.embed;
@@ -83,7 +84,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
     const int length = embed.ends[s.embedded] - begin;
     while (cache_.length() < length) {
       const int at = cache_.length(), count = std::min(ReadMost(), length - at);
-      if (at == 0) s.pooling.Begin(embed.pooling, size);  // again, if its memory was taken
+      if (at == 0) s.pooling.Begin(embed.pooling, size);  // restarts after its memory was reclaimed
       const Stop why = BeforeStep(s, count);
       if (why != Stop::kNone) return why;
       const StepTimer timer;
@@ -105,7 +106,8 @@ Stop DecodeLoop::Embed(Sequence& s) {
   return Stop::kLength;
 }
 
-// Computes what the next token needs, and, behind the prompt, the first token.
+// Computes the tokens that the next one depends on and, at the end of the prompt, the first token
+// of the answer.
 Stop DecodeLoop::ReadTokens(Sequence& s) {
   if (cache_.length() == 0) answers_.Find(s, cache_);
   std::span<const float> logits;
@@ -125,21 +127,22 @@ Stop DecodeLoop::ReadTokens(Sequence& s) {
   return why;
 }
 
-// Tokens of a step that reads, at most.
+// Returns the maximum tokens of a prefill step.
 int DecodeLoop::ReadMost() const {
   constexpr int kShort = 64;  // while others wait
   const int most = transformer_.tokens_max();
   return short_steps_ && most > kShort && crowded_ && crowded_() ? kShort : most;
 }
 
-// Texts of a few tokens, and logits of every token, take many times what reading takes as a rule.
+// Short texts, and logits of every token, cost many times the usual time of prefill per token, so
+// the measured time counts.
 void DecodeLoop::ChargeReading(int tokens, double seconds) {
   const double token_s = token_s_ ? token_s_() : 0;
   spent_ += std::max(tokens * kPromptTokenShare, token_s > 0 ? seconds / token_s : 0);
 }
 
 Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
-  constexpr int kScoredShare = 4;  // of the tokens of a step: each has logits, too
+  constexpr int kScoredShare = 4;  // share of a step's tokens, because each needs logits too
   const int most = ReadMost(), all = transformer_.tokens_max();
   const bool scored = s.job.request.prompt_logprobs && most < all;
   const AnswerSteps::Chunk chunk = answers_.Next(s, cache_, scored ? most / kScoredShare : most);
@@ -158,7 +161,7 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
     s.error = computed.error();
     return Stop::kError;
   }
-  // They were decoded, and counted, before their memory was taken.
+  // These tokens were decoded, and counted, before their memory was reclaimed.
   if (chunk.generated) transformer_.EndVerify(count);
   logits = *computed;
   if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
@@ -194,8 +197,8 @@ Stop DecodeLoop::Decode(Sequence& s) {
   return why;
 }
 
-// Tokens that a step counts as: more where much of its time went into masks and sampling, which
-// only some requests want.
+// Returns the tokens that a step is charged as: more if masks and sampling, which only some
+// requests need, took much of its time.
 double DecodeLoop::Spent(int tokens, double seconds) {
   const double sampling = sampler_.TakeSeconds();
   const double others = std::max(seconds - sampling, seconds / 64);

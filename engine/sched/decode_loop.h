@@ -1,5 +1,5 @@
-// Runs requests, a turn at a time: prefill in chunks, then tokens, until something ends the request
-// or others take their turn. Keys and values stay with the request in between.
+// Runs one request at a time, for a turn: prefill in chunks, then decoding, until the request ends
+// or yields to another one. The request keeps its KV cache between turns.
 #pragma once
 
 #include <functional>
@@ -16,52 +16,52 @@ namespace thermocline::sched {
 
 enum class TurnEnd {
   kFinished,
-  kCacheLost,  // finished by an error of a device: the KV caches of all sequences are lost
+  kCacheLost,  // ended by a device error: the KV caches of all sequences are lost
   kYielded,
   kReaderSlow,
   kNoMemory
 };
 
-// Decode thread only. Borrows everything.
+// Decode thread only. Borrows all its parameters.
 class DecodeLoop {
  public:
   struct Params {
     exec::Transformer& transformer;
-    nn::KvCache& cache;  // of the sequence whose turn it is
+    nn::KvCache& cache;  // holds the KV cache of the sequence whose turn it is
     const AnswerSteps& answers;
     sampling::Sampler& sampler;
     spec::Decoder& decoder;               // draws with `sampler`
-    SpecMode spec_mode = SpecMode::kOff;  // of requests that do not say
-    int spec_tokens = 0;                  // of a draft, the same
+    SpecMode spec_mode = SpecMode::kOff;  // of requests that do not set a mode
+    int spec_tokens = 0;                  // draft length of requests that do not set one
     adapt::FfnGovernor& governor;
     int logits_max = 1;        // as exec::Transformer
-    bool short_steps = false;  // of prompts, while others wait
+    bool short_steps = false;  // shorter prefill steps while other requests wait
     // Called before every step of a turn except the first, with the tokens computed so far (prompt
-    // tokens count less), and whether the turn should end as soon as anyone waits. Returns true to
-    // yield to another request. Empty: nobody waits.
+    // tokens count less), and whether the turn should end as soon as any request waits. Returns
+    // true to yield to another request. Empty means that no request is waiting.
     std::function<bool(double, bool)> yield = {};
-    std::function<bool()> crowded = {};  // whether they do; empty: nobody does
-    // Seconds of a decoded token; 0, or empty: not known.
+    std::function<bool()> crowded = {};  // true if other requests wait; empty: never
+    // Seconds per decoded token; 0, or empty: not known.
     std::function<double()> token_s = {};
-    // Asked before each step to have so many blocks free in the cache's pool; false: the sequence
-    // has to wait for them. Empty: there are enough.
+    // Called before each step to free that many blocks in the cache's pool. Returns false if the
+    // sequence has to wait for memory. Empty: the pool has enough blocks.
     std::function<bool(const nn::KvCount&)> make_room = {};
   };
   explicit DecodeLoop(const Params& params);
 
   // Runs `sequence` until it ends, which finishes its channel, or has to wait. With kNoMemory its
-  // keys and values are given up. Requires: it has not ended.
+  // KV cache has been released. Requires: the sequence has not ended.
   TurnEnd Run(Sequence& sequence);
-  // Tokens that the last turn computed; a prompt's count less.
+  // Tokens that the last turn computed; prompt tokens count less.
   double spent() const { return spent_; }
 
  private:
-  // The parts of a turn: why it ended; kNone: it goes on.
+  // The phases of a turn. Each returns the reason why the turn ended, or kNone to continue.
   Stop ReadTokens(Sequence& s);
   Stop Embed(Sequence& s);
   Stop ReadChunk(Sequence& s, std::span<const float>& logits);
   int ReadMost() const;
-  // A step that read `tokens` tokens took `seconds`.
+  // Adds the cost of a prefill step of `tokens` tokens that took `seconds`.
   void ChargeReading(int tokens, double seconds);
   Stop Decode(Sequence& s);
   Stop Step(Sequence& s);
@@ -84,8 +84,8 @@ class DecodeLoop {
   const std::function<bool()> crowded_;
   const std::function<double()> token_s_;
   const std::function<bool(const nn::KvCount&)> make_room_;
-  double spent_ = 0;   // tokens of this turn
-  bool first_ = true;  // no step of this turn is done
+  double spent_ = 0;   // tokens of this turn, weighted
+  bool first_ = true;  // this turn has computed no step yet
 };
 
 }  // namespace thermocline::sched

@@ -28,7 +28,7 @@ void Lane::Propose(std::span<const int> sequence, int most, double needed,
   if (!forced_now_ && most > 0) {
     const auto more = [&](const spec::Draft& draft) { return draft.size < most; };
     if (!source_->Propose(sequence, more, draft_).ok()) draft_.Clear();
-    double right = 1;  // all up to this one
+    double right = 1;  // the probability that all tokens up to this one are right
     for (int i = 0; i < draft_.size; ++i) {
       right *= record.Accepted(draft_[i].confidence);
       if (right >= needed) continue;

@@ -1,5 +1,4 @@
-// A sequence's own part while it answers in shared steps: a sampler, and drafts from its
-// own text.
+// The sampler and draft state of one sequence while it decodes in shared steps.
 #pragma once
 
 #include <array>
@@ -13,7 +12,7 @@
 
 namespace thermocline::sched {
 
-// The shares of proposals that were right, by the source's confidence; of all lanes.
+// The share of draft tokens that were accepted, by the source's confidence, over all lanes.
 class DraftRecord {
  public:
   double Accepted(int confidence) const { return accepted_[confidence]; }
@@ -22,7 +21,7 @@ class DraftRecord {
   }
 
  private:
-  static constexpr double kAtFirst = 0.75;  // it has to be tried
+  static constexpr double kAtFirst = 0.75;  // high enough that drafts are tried
   std::array<double, spec::kConfidenceClasses> accepted_ = [] {
     std::array<double, spec::kConfidenceClasses> all{};
     all.fill(kAtFirst);
@@ -30,38 +29,40 @@ class DraftRecord {
   }();
 };
 
-// Decode thread, but for Draw.
+// Decode thread only, except MakeMask and Draw.
 class Lane {
  public:
   Lane(int vocab_size, int capacity)
       : sampler_(vocab_size, capacity, /*own_scratch=*/false), capacity_(capacity) {}
 
-  // Goes on behind `prompt` and what was `generated`. `drafts_max`: tokens of a draft from the
+  // Starts with the sequence `prompt` + `generated`. `drafts_max`: maximum draft tokens from the
   // text, 0 = none.
   void Begin(const SamplingParams& params, std::span<const int> prompt,
              std::span<const int> generated, int drafts_max);
-  // Forgets the sequence: a grammar is held no longer.
+  // Forgets the sequence and releases its grammar.
   void End() { sampler_.Begin({}, {}); }
 
-  // Fills draft() with at most `most` tokens behind `sequence`: those that its grammar forces, else
-  // those of its text that are as probable as `needed`.
+  // Fills draft() with at most `most` tokens to follow `sequence`: the tokens that its grammar
+  // forces, or otherwise tokens from its text whose probability is at least `needed`.
   void Propose(std::span<const int> sequence, int most, double needed, const DraftRecord& record);
   std::span<const int> draft() const { return std::span(draft_tokens_).first(draft_.size); }
-  bool forced() const { return forced_now_; }  // by its grammar
+  bool forced() const { return forced_now_; }  // the grammar forces the draft
   void DropDraft() { draft_.Clear(); }
-  // Works on the grammar's mask of the next token; true once it is made, after a slice of time for
-  // it. On any thread.
+  // Works for one slice of time on the grammar's mask of the next token; returns true once the mask
+  // is complete. May be called on any thread.
   bool MakeMask() { return masked_ = sampler_.MakeMask(); }
   bool masked() const { return masked_; }
-  // Its mask is made later: until then it sits out.
+  // Marks the mask as incomplete: the sequence skips steps until MakeMask completes it.
   void PutOffMask() { masked_ = false; }
-  // Draws the tokens at `position` and behind it from logits [1 + draft, V], as far as the draft is
-  // right, and the masks of the further ones are made in a slice of time. On any thread, with a
-  // scratch of its own.
+  // Draws the tokens at `position` and after it from logits [1 + draft, V], as long as the draft is
+  // right and each further mask is complete within a slice of time. May be called on any thread,
+  // with that thread's scratch.
   void Draw(std::span<const float> logits, int position, sampling::SamplerScratch& scratch);
-  // Those, 1 at least. The first drawn().size() - 1 of the draft were right.
+  // The tokens that Draw drew, at least 1. The first drawn().size() - 1 tokens of the draft were
+  // right.
   std::span<const int> drawn() const { return drawn_; }
-  // Counts what the last Draw made of the draft, unless a grammar forced it, and drops it.
+  // Records which draft tokens the last Draw accepted, unless a grammar forced them, and drops the
+  // draft.
   void Judge(DraftRecord& record);
 
   sampling::Sampler& sampler() { return sampler_; }
@@ -69,7 +70,7 @@ class Lane {
  private:
   sampling::Sampler sampler_;
   const int capacity_;
-  std::unique_ptr<spec::NgramSource> source_;  // made when it is first needed
+  std::unique_ptr<spec::NgramSource> source_;  // created on first use
   spec::Draft draft_;
   std::array<int, spec::kProposalsMax> draft_tokens_ = {};
   std::vector<int> drawn_;

@@ -20,7 +20,7 @@ void EndWaiting(Job& job) {
 
 }  // namespace
 
-// `alone`: nothing waits of that tenant.
+// `alone`: the tenant has no waiting request.
 bool RequestQueue::HasRoom(int requests, std::int64_t tokens, bool alone) const {
   const int taken = base::IntSize(waiting_) + reserved_;
   if (taken + requests > limits_.requests * (alone ? 2 : 1)) return false;
@@ -64,7 +64,7 @@ void RequestQueue::GiveUpPlaces(const std::string& tenant, int requests) {
 }
 
 void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
-  Jobs arriving;  // what may throw comes before anything is changed
+  Jobs arriving;  // operations that may throw come before any change
   arriving.push_back(std::move(job));
   {
     const base::MutexLock lock(mutex_);

@@ -1,4 +1,4 @@
-// Work in an order, by several threads, for a time.
+// Runs items in order, on several threads, for a limited time.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace thermocline::sched {
 
-// Calls `body` with 0, 1, ... below `items` while `seconds` have not passed, with 0 in any case;
-// returns how many were begun. Each is ended when it returns.
+// Calls `body` with 0, 1, ... below `items` until `seconds` have passed, and with 0 in any case.
+// Returns the number of calls, all of which have ended.
 template <typename Body>
 int RunFor(base::WorkerPool& pool, int items, double seconds, const Body& body) {
   const base::Stopwatch begun;

@@ -16,7 +16,7 @@ void Mean(std::atomic<double>& mean, double value) {
   mean.store(before == 0 ? value : 0.8 * before + 0.2 * value, std::memory_order_relaxed);
 }
 
-// Ends a request that memory is missing for.
+// Ends a request for which there is no memory.
 void EndWithoutMemory(TokenChannel& channel, const Usage& usage) {
   base::UntilMemory([&] {
     channel.Finish(
@@ -91,7 +91,7 @@ void Scheduler::GiveUp() {
     try {
       shared_.Leave(s);
     } catch (const std::bad_alloc&) {
-      s.lane.reset();  // it is not kept for another
+      s.lane.reset();  // destroyed, because reusing it needs memory
     }
     s.cache.Clear();
     EndWithoutMemory(*s.job.channel, s.usage);
@@ -117,7 +117,7 @@ Sequence* Scheduler::Enter(std::uint64_t number) {
 
 Sequence* Scheduler::Begin(Job job) {
   auto modes = params_.model.ModesFor(job.request.ffn_mode, job.request.kl_max);
-  CHECK(modes.ok());  // Submit has checked them
+  CHECK(modes.ok());  // Submit has checked the modes
   const int rank = RankOf(job.request.tenant);
   sequences_.push_back(std::make_unique<Sequence>(std::move(job), params_.pool,
                                                   params_.loop.cache.capacity(),
@@ -205,7 +205,7 @@ std::optional<SteadyClock::time_point> Scheduler::NextTimeout() const {
   std::optional<SteadyClock::time_point> next;
   const auto add = [&next](SteadyClock::time_point at) { next = std::min(next.value_or(at), at); };
   for (const auto& s : sequences_) {
-    if (s.get() == current_) continue;  // it looks at its own
+    if (s.get() == current_) continue;  // the decode loop checks its own deadline
     if (s->job.request.deadline.has_value()) add(*s->job.request.deadline);
     if (s->paused_since.has_value() && params_.reader_timeout_s > 0)
       add(*s->paused_since + std::chrono::duration_cast<SteadyClock::duration>(
@@ -214,7 +214,8 @@ std::optional<SteadyClock::time_point> Scheduler::NextTimeout() const {
   return next;
 }
 
-// With `current`, whose turn it is: who is to take over, if anybody.
+// Chooses the next candidate to compute. With `current`, the sequence whose turn it is: returns the
+// one that takes over, if any.
 std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::vector<TurnOrder::Candidate> candidates;
   std::vector<Choice> choices;
@@ -223,7 +224,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
     candidates.push_back(CandidateOf(*s));
     choices.push_back({.sequence = s.get()});
   }
-  std::deque<std::string> tenants;  // the queue may change behind the visit
+  std::deque<std::string> tenants;  // owns the names, because the queue may change after the visit
   params_.queue.ForEach([&](const Job& job) {
     const Request& request = job.request;
     if (!MayBegin(request) || !Fits(job) || IsReadNow(request)) return;
@@ -241,7 +242,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   return choices[next];
 }
 
-// Asked before each step of a turn.
+// Called before each step of a turn.
 bool Scheduler::WantsToYield(double spent, bool soon) {
   params_.queue.ExpireLate(SteadyClock::now());
   if (params_.queue.TakeNews() || SteadyClock::now() >= next_timeout_) Tend();
@@ -254,8 +255,8 @@ bool Scheduler::WantsToYield(double spent, bool soon) {
   return next_.has_value();
 }
 
-// True if one more may be begun. Requests whose readers are slow do not count, and the requests of
-// one client keep neither another one nor a higher priority out.
+// Returns true if one more request may begin. Requests with slow readers do not count, and the
+// requests of one client block neither another client nor a higher priority.
 bool Scheduler::MayBegin(const Request& request) const {
   int begun = 0;
   bool apart = true;
@@ -268,7 +269,7 @@ bool Scheduler::MayBegin(const Request& request) const {
   return begun < params_.sequences_max || (apart && begun < 2 * params_.sequences_max);
 }
 
-// True if another request reads the same prompt, to share it.
+// Returns true if another request is prefilling the same prompt, which both share.
 bool Scheduler::IsReadNow(const Request& request) const {
   if (!request.share_prompt) return false;
   return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
@@ -277,7 +278,7 @@ bool Scheduler::IsReadNow(const Request& request) const {
   });
 }
 
-// Sequences of `tenant` that have not ended.
+// Returns the number of sequences of `tenant` that have not ended.
 int Scheduler::RankOf(const std::string& tenant) const {
   return static_cast<int>(
       std::count_if(sequences_.begin(), sequences_.end(),
@@ -291,13 +292,13 @@ bool Scheduler::Fits(const Job& newcomer) const {
 
 bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const {
   const nn::KvPool& pool = params_.pool;
-  const int window = nn::WindowBlocks(pool.window());  // of those that give back what they passed
+  const int window = nn::WindowBlocks(pool.window());  // passed blocks are released
   nn::KvCount held;
   for (const auto& s : sequences_) {
     const bool computing = s.get() == current_;
     if (s.get() == self || s->seniority() > seniority || s->paused_since.has_value()) continue;
     const nn::KvCount has = (computing ? params_.loop.cache : s->cache).held();
-    // A sequence that has read nothing yet will.
+    // A sequence that has not started yet counts with its whole prompt.
     held.whole +=
         s->started ? has.whole : nn::BlocksFor(static_cast<int>(TokensAtOnce(s->job.request))) + 1;
     held.window += std::min(has.window, window);
@@ -314,8 +315,8 @@ bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t toke
   return held.whole == 0 || (wanted <= pool.blocks() - held.whole && windows_fit && states_fit);
 }
 
-// Of windows, those that sequences have passed go first, of the one computed before the others:
-// what finished requests have kept is where others will go on.
+// Window blocks behind the window are dropped from begun sequences first, starting with the one
+// being computed: the blocks that finished requests left are prefixes for later requests.
 void Scheduler::DropPassed(int blocks) {
   params_.loop.cache.DropPassed(blocks);
   for (const auto& s : sequences_) s->cache.DropPassed(blocks);
@@ -336,7 +337,7 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
       if (s.get() == current_ || s->cache.blocks().empty()) continue;
       if (victim == nullptr || order(*s) > order(*victim)) victim = s.get();
     }
-    if (victim == nullptr) return false;  // those that share the step want it all
+    if (victim == nullptr) return false;  // the sequences that share the step need all of it
     if (!victim->paused_since.has_value() && victim->seniority() < current_->seniority())
       return false;
     victim->cache.Clear();
@@ -357,15 +358,16 @@ void Scheduler::Publish() {
 double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {
   const int requests = queued.places() + figures_.begun;
   if (requests == 0) return 1;
-  // A place is free when one of those that are begun ends: after about one request's share of all
-  // the work.
+  // A place becomes free when a begun request ends: after about one request's share of all the
+  // work.
   return static_cast<double>(queued.tokens) * figures_.prompt_token_s / requests +
          figures_.answer_tokens * figures_.token_s;
 }
 
 double Scheduler::WaitS(const RequestQueue::Counts& queued, bool stranger) const {
   const int begun = figures_.begun;
-  // Newcomers and begun requests alternate, and among newcomers who had least comes first.
+  // New and begun requests alternate, and among new requests the tenant that has had least comes
+  // first.
   if (stranger && params_.quantum_tokens > 0)
     return begun + queued.places() == 0 ? 0 : 2 * params_.quantum_tokens * figures_.token_s;
   const double prompts = static_cast<double>(queued.tokens) * figures_.prompt_token_s;

@@ -1,9 +1,9 @@
-// Steps that sequences share: who takes part, and with how much.
+// Composes the steps that sequences share: which sequences take part, and with how many tokens.
 //
-// Of the sequences that may compute, those of the highest priority whose networks have the same
-// modes share every step: each that answers has its next token, and one after the other those that
-// read have what is left of the step's budget. Where some cannot take part, they and the others
-// have turns of the same length.
+// The sequences of the highest priority that may compute, and whose layers have the same modes,
+// share every step: each answering sequence computes its next token, and prefill gets the rest of
+// the step's budget, one sequence after the other. If some sequences cannot take part, they and the
+// others alternate in turns of the same length.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -16,10 +16,10 @@
 namespace thermocline::sched {
 namespace {
 
-// Tokens of a prompt before the next one is read.
+// Prompt tokens of one sequence before the next one is prefilled.
 constexpr int kReadTurn = 256;
-// For masks before a step, and half of the last step's time if that is more: however many are hard,
-// those that wait for none keep their pace.
+// Minimum time for masks before a step; half of the last step's time if that is more. The bound
+// keeps the pace of sequences without masks, however many masks are expensive.
 constexpr double kMaskSecondsMin = 0.002;
 
 int Tenants(const std::vector<Sequence*>& company) {
@@ -28,7 +28,8 @@ int Tenants(const std::vector<Sequence*>& company) {
   return base::IntSize(tenants);
 }
 
-// One of each tenant, then a second one of each; of a tenant, the one that waited longest first.
+// Sorts so that one sequence of each tenant comes first, then a second one of each. Within a
+// tenant, the sequence that has waited longest comes first.
 void SortByTurn(std::vector<Sequence*>& company) {
   std::sort(company.begin(), company.end(), [](const Sequence* a, const Sequence* b) {
     return std::tuple(a->last_turn, a->job.number) < std::tuple(b->last_turn, b->job.number);
@@ -44,14 +45,15 @@ void SortByTurn(std::vector<Sequence*>& company) {
 
 }  // namespace
 
-// True if its steps may be shared, and every token have the bits that it has alone.
+// Returns true if the request's steps may be shared such that every token has the bits that it has
+// alone.
 bool Scheduler::Shares(const Request& request) const {
   return params_.step_tokens > 1 && !request.embed.has_value() && !request.prompt_logprobs &&
          !(params_.drafts_decide && request.sampling.temperature > 0);
 }
 
 bool Scheduler::Shares(const Sequence& s) const {
-  // Tokens that were decoded with loss are decoded again, by themselves.
+  // Tokens that were decoded in a lossy mode are recomputed alone, one by one.
   const nn::KvCache& cache = &s == current_ ? params_.loop.cache : s.cache;
   const bool again = !s.lossless && s.usage.completion_tokens > 0 && cache.length() < s.wanted();
   return !again && Shares(s.job.request);
@@ -61,12 +63,13 @@ bool Scheduler::MayCompute(const Sequence& s) const {
   return !s.paused_since.has_value() && !(s.dropped() && !Fits(&s, s.seniority(), s.tokens.size()));
 }
 
-// Begins newcomers while there are places and memory.
+// Begins new requests while there are places and memory.
 void Scheduler::BeginNewcomers() {
   while (true) {
     std::vector<TurnOrder::Candidate> candidates;
     std::vector<std::uint64_t> numbers;
-    std::deque<std::string> tenants;  // the queue may change behind the visit
+    std::deque<std::string>
+        tenants;  // owns the names, because the queue may change after the visit
     params_.queue.ForEach([&](const Job& job) {
       const Request& request = job.request;
       if (!MayBegin(request) || !Fits(job) || IsReadNow(request)) return;
@@ -84,7 +87,7 @@ void Scheduler::BeginNewcomers() {
   }
 }
 
-// Returns the sequences that may compute now, of the highest priority.
+// Returns the sequences of the highest priority that may compute now.
 std::vector<Sequence*> Scheduler::Runnable() const {
   std::vector<Sequence*> runnable;
   for (const auto& s : sequences_) {
@@ -97,7 +100,7 @@ std::vector<Sequence*> Scheduler::Runnable() const {
   return runnable;
 }
 
-// Returns the ones of `runnable` that share steps with `leader`, which is one of them.
+// Returns the sequences of `runnable` that share steps with `leader`, which is one of them.
 std::vector<Sequence*> Scheduler::Company(const std::vector<Sequence*>& runnable,
                                           const Sequence& leader) const {
   std::vector<Sequence*> company;
@@ -107,7 +110,7 @@ std::vector<Sequence*> Scheduler::Company(const std::vector<Sequence*>& runnable
   return company;
 }
 
-// True if the one whose turn it is would rather share steps.
+// Returns true if the current sequence should end its turn to share steps.
 bool Scheduler::HasCompany() {
   if (params_.step_tokens < 2) return false;
   BeginNewcomers();
@@ -117,7 +120,7 @@ bool Scheduler::HasCompany() {
   return company.size() > 1 && budget_.Pays(Sharing(company));
 }
 
-// Answers that a step of so many has at most.
+// Returns the maximum answers of a step for `company`.
 int Scheduler::Sharing(const std::vector<Sequence*>& company) const {
   return std::min(base::IntSize(company), params_.step_tokens);
 }
@@ -128,7 +131,7 @@ bool Scheduler::StepTogether() {
   const auto runnable = Runnable();
   if (runnable.size() < 2) return false;
   std::vector<Sequence*> company = Company(runnable, *Leader(runnable));
-  if (company.size() < 2) {  // a turn of its own, and then another one leads
+  if (company.size() < 2) {  // it has a turn alone, and then another sequence leads
     Sequence& alone = *Leader(runnable);
     leader_ = 0;
     next_.reset();
@@ -140,7 +143,8 @@ bool Scheduler::StepTogether() {
   return StepOf(company);
 }
 
-// Whose company computes now: as long as a turn, where others cannot take part.
+// Returns the sequence whose company computes now. It leads for one turn if other sequences cannot
+// take part.
 Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
   const auto led = [this](const Sequence* s) { return s->job.number == leader_; };
   auto leader = std::find_if(runnable.begin(), runnable.end(), led);
@@ -156,7 +160,7 @@ Sequence* Scheduler::Leader(const std::vector<Sequence*>& runnable) {
   return *leader;
 }
 
-// One step of the company. False: there was no memory for anybody.
+// Runs one step of the company. Returns false if there was no memory for any sequence.
 bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   SortByTurn(company);
   MakeMasks(company);
@@ -185,8 +189,8 @@ bool Scheduler::StepOf(std::vector<Sequence*>& company) {
   return true;
 }
 
-// Time for the masks of those that answer, in their order. Whose is not made sits this step out,
-// and what it took counts.
+// Works on the masks of the answering sequences, in their order. A sequence without a complete mask
+// skips this step and is charged for the time spent.
 void Scheduler::MakeMasks(const std::vector<Sequence*>& company) {
   std::vector<Sequence*> answering;
   for (Sequence* s : company)
@@ -196,20 +200,20 @@ void Scheduler::MakeMasks(const std::vector<Sequence*>& company) {
   for (Sequence* s : answering) {
     if (SharedLoop::IsMasked(*s)) continue;
     masks_wait_ = true;
-    (void)answers_.GoesOn(s->job);  // the heartbeat
+    (void)answers_.GoesOn(s->job);  // increments the heartbeat
     Charge(*s, 0, s->lane->sampler().TakeSeconds());
   }
 }
 
-// Counts a share of the time: tokens, and what drawing them took beside.
+// Charges the tenant for tokens and for the time of drawing them.
 void Scheduler::Charge(const Sequence& s, double tokens, double sampling_s) {
   const double token_s = budget_.token_s();
   const double more = token_s > 0 ? sampling_s / token_s : 0;
   order_.Took(s.job.request.tenant, tokens + more, false);
 }
 
-// Chooses the sequences of the next step: those that answer, then those that read, where the modes
-// let them do so in one step; else in turn.
+// Composes the next step: answering sequences, then prefill, if the modes allow both in one step.
+// Otherwise steps of either kind alternate.
 std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& company) {
   const bool lossless = company.front()->lossless, mixes = lossless && params_.mixes;
   const int widest =
@@ -235,8 +239,8 @@ std::vector<SharedLoop::Share> Scheduler::Compose(std::vector<Sequence*>& compan
   return shares;
 }
 
-// While nobody reads, where a token of verification is worth its time: the step is not longer than
-// it may be with answers alone.
+// Adds draft tokens where verifying one is worth its time, in steps without prefill. The step has
+// no more tokens than a step of answers may have.
 void Scheduler::AddDrafts(int widest, std::vector<SharedLoop::Share>& shares) {
   if (!params_.drafts) return;
   int left = std::min(widest, params_.loop.logits_max) - base::IntSize(shares);
@@ -248,15 +252,16 @@ void Scheduler::AddDrafts(int widest, std::vector<SharedLoop::Share>& shares) {
   }
 }
 
-// Answers beside which something of a prompt is read.
+// Returns the maximum answers of a step that leaves room for some prefill.
 int Scheduler::RoomForAnswers() const {
   constexpr int kRead = 8;
   const int tokens = params_.read_tokens_max;
   return std::max(1, std::min(params_.loop.logits_max - 1, tokens - std::min(kRead, tokens / 2)));
 }
 
-// To the front the one whose tenant has had least; of those in every second step the one that has
-// waited longest, in the others the one that has least to read, since it waits for nothing else.
+// Moves the sequence to the front whose tenant has had least. Within a tenant, in every second step
+// the sequence that has waited longest comes first, and in the others the one with the shortest
+// rest of its prompt, since prefill is all that it waits for.
 void Scheduler::FirstToRead(std::vector<Sequence*>& readers) const {
   std::vector<TurnOrder::Candidate> candidates;
   candidates.reserve(readers.size());
@@ -283,7 +288,7 @@ void Scheduler::AddReaders(std::vector<Sequence*>& readers,
   for (Sequence* s : readers) {
     if (left < 1 || rows < 1 || base::IntSize(shares) >= params_.parts_max) return;
     if (s->cache.length() == 0) answers_.Find(*s, s->cache);
-    if (s->answers()) continue;  // all of it was found: it answers from the next step on
+    if (s->answers()) continue;  // the prefix cache had all of it: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.Next(*s, s->cache, left);
     if (chunk.last && !shared_.MakeMask(*s)) {  // its first token could not be drawn
       masks_wait_ = true;
@@ -295,7 +300,8 @@ void Scheduler::AddReaders(std::vector<Sequence*>& readers,
   }
 }
 
-// The most senior first; who has no room gives up what it has, and does not take part.
+// Reserves memory, the most senior sequence first. A sequence without room releases its KV cache
+// and does not take part.
 void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
   std::sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) {
     return a.sequence->seniority() < b.sequence->seniority();
@@ -304,7 +310,7 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::Share>& shares) {
   for (SharedLoop::Share& share : shares) {
     Sequence& s = *share.sequence;
     if (s.cache.length() != (share.answers() ? s.wanted() : share.read.at)) {
-      share.why = Stop::kNoMemory;  // a senior one took it
+      share.why = Stop::kNoMemory;  // a more senior sequence took its memory
       continue;
     }
     const nn::KvCount more = s.cache.BlocksWanted(share.tokens());

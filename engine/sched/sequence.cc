@@ -11,7 +11,7 @@ bool AtTextStart(const text::Tokenizer& tokenizer, const Request& request) {
   return request.prompt.size() == 1 && request.prompt[0] == tokenizer.vocabulary().bos;
 }
 
-// Tokens that the sequence will have at most.
+// Returns the maximum length of the sequence, in tokens.
 std::size_t LengthMax(const Request& request, int capacity) {
   const std::size_t room = capacity;
   if (request.max_tokens == 0) return room;
@@ -68,7 +68,7 @@ Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokeni
       cache(pool, capacity),
       text(tokenizer, job.request) {
   usage.prompt_tokens = base::IntSize(job.request.prompt);
-  if (job.request.embed.has_value()) return;  // its texts are read one by one
+  if (job.request.embed.has_value()) return;  // its texts are prefilled one by one
   tokens.reserve(LengthMax(job.request, capacity) + 1);
   tokens.assign(job.request.prompt.begin(), job.request.prompt.end());
   if (job.request.logprobs < 0) return;

@@ -1,4 +1,4 @@
-// A request that is begun: what is its own while others take their turns.
+// A begun request: its state between turns.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@
 
 namespace thermocline::sched {
 
-// From tokens to the text that is certain.
+// Converts tokens to the text that can no longer change.
 class AnswerText {
  public:
   AnswerText(const text::Tokenizer& tokenizer, const Request& request);
 
-  // Adds a token's text; what is certain now, until the next call. `look`: whether stop strings
-  // count yet.
+  // Adds a token's text. Returns the text that is now certain, valid until the next call. `look`:
+  // stop strings are matched already.
   const std::string& Push(int token, bool look);
-  // True if a stop string ended the text.
+  // Returns true if a stop string ended the text.
   bool stopped() const { return stops_.found() >= 0; }
-  // Which of Request::stop it was; -1 = none.
+  // Returns the index in Request::stop of the stop string found; -1 = none.
   int stop() const { return stops_.found(); }
-  // Returns the text that was held back, when no stop string ended it.
+  // Returns the withheld text, if no stop string ended the text.
   std::string Finish();
 
  private:
@@ -43,18 +43,18 @@ class AnswerText {
   std::string decoded_, certain_;
 };
 
-// Tokens whose keys and values a request that begins needs at once.
+// Returns the tokens that a request needs KV cache for when it begins.
 std::size_t TokensAtOnce(const Request& request);
 
-// Decode thread only. Does not move: its parts refer to the request in `job`.
-// Memory goes to the first sequence of each tenant, then to the second ones and so on; among these
-// to the oldest.
+// The order in which sequences get memory: the first sequence of each tenant, then the second ones
+// and so on; among these the oldest first.
 struct Seniority {
-  int rank = 0;  // sequences of its tenant that were begun before it and have not ended
+  int rank = 0;  // sequences of its tenant that began before it and have not ended
   std::uint64_t number = 0;
   auto operator<=>(const Seniority&) const = default;
 };
 
+// Decode thread only. Does not move: its parts refer to the request in `job`.
 struct Sequence {
   Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokenizer& tokenizer,
            load::RequestModes modes_asked);
@@ -63,34 +63,34 @@ struct Sequence {
 
   Seniority seniority() const { return {rank, job.number}; }
   int prompt_tokens() const { return usage.prompt_tokens; }
-  // Tokens whose keys and values the next token needs.
+  // Tokens that must be in the KV cache before the next one can be computed.
   int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
-  // True if others took its memory: it is computed anew before it goes on.
+  // Returns true if its memory was reclaimed: its KV cache is recomputed before it continues.
   bool dropped() const { return started && cache.length() == 0; }
-  // True if its next step makes a token of the answer: all before it is computed.
+  // Returns true if its next step decodes a token of the answer: its KV cache is complete.
   bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
   Job job;
   const load::RequestModes modes;
-  const bool lossless;         // its modes
-  nn::KvCache cache;           // empty during its turns: then the loop has it
-  std::unique_ptr<Lane> lane;  // the shared loop's, while it answers there
-  std::vector<int> tokens;     // the prompt, then what was generated
+  const bool lossless;         // all its modes are lossless
+  nn::KvCache cache;           // empty during its turns: the decode loop holds it then
+  std::unique_ptr<Lane> lane;  // set while it answers in shared steps
+  std::vector<int> tokens;     // the prompt, then the generated tokens
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
-  bool started = false;      // a turn of it has begun
-  int computed_to = 0;       // tokens that were computed or found once
-  std::size_t embedded = 0;  // texts whose vectors were given, with Request::embed
-  TextPooling pooling;       // of the next one
+  bool started = false;      // its first turn has begun
+  int computed_to = 0;       // tokens that were ever computed or restored
+  std::size_t embedded = 0;  // texts whose vectors were sent, with Request::embed
+  TextPooling pooling;       // of the next text
   int rank = 0;              // as Seniority's
   std::uint64_t last_turn = 0;
-  int read_since = 0;  // tokens that it read in shared steps since last_turn
-  std::optional<SteadyClock::time_point> paused_since;  // its reader is slow
+  int read_since = 0;  // tokens that it prefilled in shared steps since last_turn
+  std::optional<SteadyClock::time_point> paused_since;  // set while its reader is slow
   std::optional<SteadyClock::time_point> prefill_since, decode_since;
-  bool has_new_line = false;  // in the answer
-  // Places in the prompt at which a snapshot of the recurrent layers' state is kept: others will go
-  // on there. 0: there is none.
+  bool has_new_line = false;  // the answer contains a new line
+  // Positions in the prompt at which a snapshot of the recurrent layers' state is kept for later
+  // requests. 0: none.
   std::array<int, 2> marks = {};
   exec::StepError error;  // of its last step
 };

@@ -49,13 +49,14 @@ double SharedLoop::Run(std::span<Share> shares) {
 exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Share> shares) {
   parts_.clear();
   step_tokens_.clear();
-  step_tokens_.reserve(transformer_.tokens_max());  // parts refer to it
+  step_tokens_.reserve(transformer_.tokens_max());  // parts refer to it, so it must not grow
   bool reads = false, decoded = false, verifies = false;
   for (const Share& share : shares) {
     Sequence& s = *share.sequence;
     if (share.answers()) {
       step_tokens_.push_back(s.tokens.back());
-      if (share.draft == 0 && s.lane != nullptr) s.lane->DropDraft();  // of a step that was not
+      if (share.draft == 0 && s.lane != nullptr)
+        s.lane->DropDraft();  // drafted for a step that did not run
       if (share.draft > 0)
         step_tokens_.insert(step_tokens_.end(), s.lane->draft().begin(), s.lane->draft().end());
       parts_.push_back({std::span(step_tokens_).last(share.tokens()), &s.cache, share.tokens()});
@@ -79,7 +80,7 @@ exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Sha
   return logits;
 }
 
-// From the step's logits to what is drawn of them.
+// Splits the step's logits by sequence and lists the tokens to draw.
 void SharedLoop::Take(std::span<Share> shares, std::span<const float> logits) {
   draws_.clear();
   const std::size_t vocab = transformer_.config().vocab_size;

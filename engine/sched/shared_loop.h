@@ -1,5 +1,5 @@
-// Steps that sequences share: the next token of those that answer and parts of the prompts of those
-// that read, in one pass over the weights. A token has the bits that it has alone.
+// Steps that sequences share: the next tokens of answering sequences and prefill chunks of others,
+// in one pass over the weights. A token has the same bits as when it is computed alone.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace thermocline::sched {
 
-// Decode thread only. Borrows everything. A sequence that answers has a lane from its first shared
-// step until it leaves.
+// Decode thread only. Borrows all its parameters. An answering sequence has a lane from its first
+// shared step until Leave.
 class SharedLoop {
  public:
   struct Params {
@@ -22,8 +22,8 @@ class SharedLoop {
     base::WorkerPool& pool;
     const AnswerSteps& answers;
     adapt::FfnGovernor& governor;
-    int capacity = 0;  // tokens of a sequence
-    // Tokens of a draft from an answer's own text, where its request does not say; 0 = none.
+    int capacity = 0;  // maximum tokens of a sequence
+    // Maximum draft tokens from an answer's own text, if its request does not set it; 0 = none.
     int drafts_max = 0;
   };
   explicit SharedLoop(const Params& params);
@@ -31,33 +31,34 @@ class SharedLoop {
   // A sequence's part of a step.
   struct Share {
     Sequence* sequence;
-    AnswerSteps::Chunk read = {};  // of its tokens; empty: it answers
-    int draft = 0;                 // tokens that are verified behind its next one
-    Stop why = Stop::kNone;        // after Run: why it does not go on
-    double sampling_s = 0;         // after Run: of masks, and of drawing tokens
+    AnswerSteps::Chunk read = {};  // prefill chunk; empty: the sequence answers
+    int draft = 0;                 // draft tokens that are verified after its next token
+    Stop why = Stop::kNone;        // set by Run: the reason why it stops
+    double sampling_s = 0;         // set by Run: time for masks and drawing tokens
 
     bool answers() const { return read.tokens.empty(); }
     int tokens() const { return answers() ? 1 + draft : base::IntSize(read.tokens); }
   };
-  // Has one that answers draft up to `most` tokens, as probable as `needed`, for the next step.
+  // Drafts up to `most` tokens of probability `needed` or more for an answering sequence's next
+  // step.
   void Draft(Share& share, int most, double needed);
-  // Has a slice of time for the mask of each sequence's next token, in their order, of the first in
-  // any case and of others for `seconds`. Those that are not masked take no part in a step: a mask
-  // may take dozens of slices.
+  // Spends one slice of time on the mask of each sequence's next token, in order: on the first one
+  // in any case, and on others for `seconds`. Sequences with incomplete masks take no part in a
+  // step: a mask may take dozens of slices.
   void MakeMasks(std::span<Sequence* const> sequences, double seconds);
   bool MakeMask(Sequence& s);
   static bool IsMasked(const Sequence& s) { return s.lane == nullptr || s.lane->masked(); }
-  // Computes a step and gives what comes of it; returns its seconds. Requires: sequences of the
-  // same modes; none reads where the modes lose something and another one answers; as many tokens
-  // and logits as the transformer takes; room for them in the pool.
+  // Computes a step and delivers its tokens; returns its seconds. Requires: sequences of the same
+  // modes; no prefill beside answers if a mode is lossy; no more tokens and logits than the
+  // transformer takes; room for them in the pool.
   double Run(std::span<Share> shares);
-  // The sequence goes on elsewhere, or has ended.
+  // Releases the sequence's lane: it continues alone, or has ended.
   void Leave(Sequence& sequence);
-  // Of all sequences.
+  // Draft usage of all sequences.
   const SpecUsage& drafted() const { return drafted_; }
 
  private:
-  // Its lane, which it has from now on.
+  // Returns its lane, which is assigned on the first call.
   Lane& LaneOf(Sequence& s);
   int DraftsMax(const Request& request) const;
   void Give(Share& share, std::span<const float> logits);
@@ -76,16 +77,16 @@ class SharedLoop {
   DraftRecord record_;
   SpecUsage drafted_;
   exec::Transformer::Step step_ = exec::Transformer::Step::kDecode;  // of the last Forward
-  int kept_ = 0;  // tokens of answers that it decided
+  int kept_ = 0;  // tokens of answers that the last step decided
   std::vector<std::unique_ptr<sampling::SamplerScratch>> scratch_;  // [threads]
   std::vector<exec::Transformer::Part> parts_;
-  std::vector<int> step_tokens_;  // of those that answer
+  std::vector<int> step_tokens_;  // tokens of the answering sequences
   struct Draw {
     Share* share;
     std::span<const float> logits;  // [1 + draft, V]
   };
   std::vector<Draw> draws_;
-  std::vector<Lane*> masks_;  // that are made
+  std::vector<Lane*> masks_;  // lanes whose masks are computed
 };
 
 }  // namespace thermocline::sched

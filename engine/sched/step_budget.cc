@@ -24,7 +24,7 @@ double StepBudget::Gain(int answers) const {
   return together > 0 ? answers * alone_s_ / together : 0;
 }
 
-// Returns the time for the nearest number of answers that is known.
+// Returns the time for the nearest number of answers that was measured.
 double StepBudget::Decoding(int answers) const {
   answers = std::min(answers, kAnswersMax);
   for (int off = 0; off <= kAnswersMax; ++off) {
@@ -36,8 +36,8 @@ double StepBudget::Decoding(int answers) const {
 }
 
 int StepBudget::ReadTokens(int answers, int waiting, int most) const {
-  constexpr double kLeast = 1.5, kMost = 4;  // times a step without prompts
-  constexpr int kSteps = 8;                  // in which what waits should be read
+  constexpr double kLeast = 1.5, kMost = 4;  // times a step without prefill
+  constexpr int kSteps = 8;                  // in which the waiting tokens should be prefilled
   if (answers == 0 || read_s_ == 0) return most;
   const double decoding = Decoding(answers);
   const double asked = decoding + waiting * read_s_ / kSteps;
@@ -50,7 +50,7 @@ int StepBudget::ReadTokens(int answers, int waiting, int most) const {
 }
 
 double StepBudget::DraftNeeds(int answers) const {
-  constexpr int kApart = 4;  // tokens: times of steps that differ by less say little
+  constexpr int kApart = 4;  // tokens: closer steps differ too little in time
   const int fewer = std::max(1, answers - kApart), more = answers + kApart;
   const double slope = (Decoding(more) - Decoding(fewer)) / (more - fewer);
   const double step = Decoding(answers);

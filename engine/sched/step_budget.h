@@ -1,4 +1,4 @@
-// Bounds a shared step by the times of the steps before it.
+// Limits a shared step's tokens by the measured times of earlier steps.
 #pragma once
 
 #include <array>
@@ -8,32 +8,32 @@ namespace thermocline::sched {
 // Decode thread only.
 class StepBudget {
  public:
-  // Seconds between two tokens of an answer that steps should keep to. 0: half as much again as a
-  // step takes in which nobody reads; more, up to four times as much, while many tokens wait to be
-  // read.
+  // `target_s`: the seconds between two tokens of an answer that steps should keep to. 0: 1.5 times
+  // the time of a step without prefill, and up to 4 times while many prompt tokens wait.
   explicit StepBudget(double target_s) : target_s_(target_s) {}
 
-  // A shared step of `answers` tokens that were decoded or verified and `read` of prompts took
-  // `seconds`.
+  // Records a shared step of `answers` decoded or verified tokens and `read` prompt tokens that
+  // took `seconds`.
   void Add(int answers, int read, double seconds);
-  // A sequence decoded `tokens` alone in `seconds`, with drafts if it has any.
+  // Records that a sequence decoded `tokens` alone in `seconds`, including any drafts.
   void AddAlone(int tokens, double seconds);
 
-  // The time of a token alone; 0: not known.
+  // Returns the seconds per token of a sequence alone; 0: not known.
   double token_s() const { return alone_s_ > 0 ? alone_s_ : Decoding(1); }
-  // Time of `answers` tokens alone over that of a step of them; 0: not known.
+  // Returns the time of `answers` tokens computed alone over that of one step for all; 0: not
+  // known.
   double Gain(int answers) const;
-  // Tokens of prompts beside `answers` tokens of answers, of `waiting` ones: as few as keep
-  // the target; at least kReadLeast where there is none, or none keep it.
+  // Returns the prompt tokens to prefill beside `answers` tokens of answers, of `waiting` ones: as
+  // many as the target allows; at least kReadLeast if there is no target or it cannot be kept.
   int ReadTokens(int answers, int waiting, int most) const;
-  // Returns how probable a drafted token must be to be worth verifying beside `answers` tokens: so
-  // that it brings more tokens a second than they come. Above 1: none is.
+  // Returns the probability that a draft token must have to be worth verifying beside `answers`
+  // tokens, so that it raises the tokens per second. Above 1: no draft is worth it.
   double DraftNeeds(int answers) const;
-  // Answers that may share a step of `tenants` clients, at most `most`: so many that none of them
-  // gets less than its part of the time would give it.
+  // Returns the number of answers that may share a step of `tenants` clients, at most `most`: as
+  // many as leave each client no slower than its share of the time alone.
   int Answers(int tenants, int most) const;
-  // True if `sequences` make more tokens together than in turns, as far as is known. Asked once a
-  // step: what did not pay is tried again now and then.
+  // Returns true if `sequences` decode more tokens per second together than in turns, as far as is
+  // known. Called once per step: sharing that did not pay is retried now and then.
   bool Pays(int sequences);
 
  private:
@@ -42,9 +42,9 @@ class StepBudget {
   double Decoding(int answers) const;
 
   const double target_s_;
-  std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] of a step without prompts
-  double read_s_ = 0;                                    // of a further token that is read
-  double alone_s_ = 0;                                   // of a token
+  std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] without prefill
+  double read_s_ = 0;                                    // seconds of one more prefilled token
+  double alone_s_ = 0;                                   // seconds per token of a sequence alone
   int in_turns_ = 0;                                     // steps since sharing did not pay
 };
 

@@ -1,4 +1,5 @@
-// The decode thread's counts of its steps. It takes no lock, and a reader never makes it wait.
+// The decode thread's step counters. Writing takes no lock, and a reader never makes the writer
+// wait.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ class StepHistogram {
   }
 
  private:
-  // With one writer nothing is lost between the two.
+  // With one writer, no update is lost between the load and the store.
   template <typename Number>
   static void Grow(std::atomic<Number>& number, Number by) {
     number.store(number.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
@@ -43,7 +44,7 @@ struct StepCounters {
   Seconds prefill, decode, verify;
   StepHistogram<kStepTokensBorders> tokens;
   std::atomic<std::int64_t> recomputed_tokens{0};
-  // Steps that sequences shared, and their tokens: of answers, and of prompts.
+  // Steps that sequences shared, and their tokens: answer tokens, and prompt tokens.
   std::atomic<std::int64_t> shared_steps{0}, shared_answers{0}, shared_read{0};
   std::atomic<double> last_end_s{0};  // as StepStats
 

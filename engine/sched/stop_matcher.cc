@@ -5,7 +5,7 @@
 namespace thermocline::sched {
 namespace {
 
-// Length of the longest end of `text` that begins `stop`.
+// Returns the length of the longest suffix of `text` that is a prefix of `stop`.
 std::size_t OverlapLength(std::string_view text, std::string_view stop) {
   for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
     if (text.substr(text.size() - n) == stop.substr(0, n)) return n;

@@ -1,4 +1,4 @@
-// Finds stop strings in text that comes in pieces, and holds back what may become one.
+// Finds stop strings in text that arrives in pieces, and withholds text that may begin one.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ class StopMatcher {
     held_.reserve(1024);
   }
 
-  // Adds `text`; appends to `out` what is certainly not part of a stop string. True once a stop
-  // string is complete: `out` then ends right before it, and no more may be added.
+  // Adds `text`; appends to `out` the text that is certainly not part of a stop string. Returns
+  // true once a stop string is complete: `out` then ends right before it, and no more may be added.
   bool Push(std::string_view text, std::string& out);
-  // The index of the stop string that is complete; -1: none is.
+  // Returns the index of the complete stop string; -1: none.
   int found() const { return found_; }
-  // Appends what was held back: the sequence ended without a stop string.
+  // Appends the withheld text. Called when the sequence ended without a stop string.
   void Finish(std::string& out) {
     out += held_;
     held_.clear();

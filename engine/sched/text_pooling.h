@@ -1,4 +1,4 @@
-// One vector from a text's hidden states, which come in parts.
+// Pools a text's hidden states, which arrive in parts, into one vector.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ namespace thermocline::sched {
 // Thread-compatible.
 class TextPooling {
  public:
-  // A new text of vectors of `size`.
+  // Begins a new text with hidden states of `size` values.
   void Begin(Pooling pooling, int size);
-  // The next tokens' hidden states [T, size].
+  // Adds the next tokens' hidden states [T, size].
   void Add(std::span<const float> states);
-  // The vector, of length 1 (of zeros, if all are). Requires: something was added.
+  // Returns the vector, normalized to length 1 (zeros if all sums are 0). Requires: Add was called.
   std::vector<float> Take();
 
  private:

@@ -30,7 +30,7 @@ double TurnOrder::HadBy(std::string_view tenant) const {
 
 std::size_t TurnOrder::Next(std::span<const Candidate> candidates) const {
   CHECK(!candidates.empty());
-  // True if `a` goes before `b`.
+  // Returns true if `a` goes before `b`.
   const auto before = [this](const Candidate& a, const Candidate& b) {
     if (a.priority != b.priority) return a.priority > b.priority;
     if (a.tenant != b.tenant) {

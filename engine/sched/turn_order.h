@@ -1,10 +1,10 @@
-// Decides whose turn it is: the highest priority first, then the tenant that has had least, then,
-// within a tenant, requests in turn.
+// Decides whose turn it is: the highest priority first, then the tenant that has had least, then
+// the requests of a tenant in turn.
 //
-// Each active tenant gets an equal share of the tokens, however many requests it has. A tenant that
-// comes begins level with the one that has had least: what it did not use before is gone. Within a
-// tenant a newcomer does not wait for all that are begun, nor may newcomers keep those waiting: the
-// oldest newcomer and the begun request that has waited longest alternate.
+// Each active tenant gets an equal share of the tokens, however many requests it has. A new tenant
+// begins level with the one that has had least: it gets no credit for time without requests. Within
+// a tenant, a new request does not wait for all begun ones, nor may new requests keep those
+// waiting: the oldest new request and the begun request that has waited longest alternate.
 // Source: start-time fair queueing (Goyal et al. 1996), with turns as packets.
 #pragma once
 
@@ -23,21 +23,21 @@ class TurnOrder {
     std::string_view tenant;
     bool begun = false;
     std::uint64_t since =
-        0;  // a newcomer's number, or when its last turn ended: smaller is earlier
+        0;  // a new request's number, or the end of its last turn: smaller is earlier
   };
-  // The index of the next. Requires: at least one.
+  // Returns the index of the next candidate. Requires: at least one.
   std::size_t Next(std::span<const Candidate> candidates) const;
-  // True if `current`, whose turn may end, goes on though `other` waits.
+  // Returns true if `current`, whose turn may end, continues although `other` waits.
   bool Stays(const Candidate& current, const Candidate& other) const;
-  // Forgets tenants that have no request, and lets new ones begin. Before Next.
+  // Forgets tenants without requests and adds new ones. Called before Next.
   void Update(std::span<const Candidate> candidates);
-  // A turn of `tenant` took `tokens`; `newcomer`: it was the request's first.
+  // Charges `tokens` to `tenant` for a turn. The flag is true for the request's first turn.
   void Took(std::string_view tenant, double tokens, bool newcomer);
 
  private:
   struct Tenant {
-    double had = 0;              // tokens, counted from a start of its own
-    bool newcomer_last = false;  // the last turn was a newcomer's
+    double had = 0;              // tokens, on the same scale for all tenants
+    bool newcomer_last = false;  // the last turn was a request's first
     bool present = true;
   };
   double HadBy(std::string_view tenant) const;

@@ -87,7 +87,7 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
   running_ = false;
   if (!whole_) stop_ = true;
   Report report;
-  // A draft that is whole need not wait for the token that is being made on another branch.
+  // A complete draft need not wait for the token being computed on another branch.
   report.hit = !whole_ && Take(k, token, depth_, draft);
   if (!report.hit) {
     Settle();
@@ -107,7 +107,8 @@ void AsyncDrafter::Abandon() {
 }
 
 void AsyncDrafter::Main() {
-  // The target goes first where both want a processor: what it waits for, everybody waits for.
+  // The target takes precedence if both need a processor: a delay of the target delays the whole
+  // answer.
   constexpr int kNiceness = 10;
   base::LowerPriority(kNiceness);
   base::MutexLock lock(mutex_);
@@ -125,7 +126,7 @@ void AsyncDrafter::Main() {
 
 void AsyncDrafter::DraftBranches() {
   const bool together = source_.paths_max() > 1;
-  // The list may grow while it is worked through.
+  // The list may grow during the loop.
   for (std::size_t i = 0; i < branches_.size() && !stop_;) {
     const bool unknown = branches_[i].token < 0;
     if (unknown && together) {
@@ -150,7 +151,7 @@ bool AsyncDrafter::FindNext(std::size_t at) {
 }
 
 std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
-  constexpr std::size_t kAtOnce = 4;  // the likeliest come first, where the target may end any time
+  constexpr std::size_t kAtOnce = 4;  // the most probable first: the target may finish
   const std::size_t slot = ready_.load(std::memory_order_relaxed);
   const auto most = static_cast<std::size_t>(source_.paths_max());
   std::size_t count = std::min(whole_ ? most : std::min(most, kAtOnce), entries_.size() - slot);
@@ -158,7 +159,7 @@ std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
   for (int i = 0; i < n_; ++i) work_.push_back(verified_[i].token);
   paths_.clear();
   for (std::size_t i = first; i < branches_.size() && paths_.size() < count; ++i) {
-    if (branches_[i].token < 0) break;  // it is found first
+    if (branches_[i].token < 0) break;  // its token must be found first
     Entry& entry = entries_[slot + paths_.size()];
     entry.branch = branches_[i];
     entry.draft.Clear();
@@ -172,7 +173,7 @@ std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
     if (go_on) tokens_.fetch_add(static_cast<int>(count), std::memory_order_relaxed);
     return go_on;
   };
-  // A source that fails will fail the decode thread, too, which then says so.
+  // An error of the source will also reach the decode thread, which reports it.
   if (count == 0 || !source_.ProposeEach(work_, paths_, more).ok()) return 0;
   ready_.store(slot + count, std::memory_order_release);
   return stop_ ? 0 : count;
@@ -195,7 +196,7 @@ bool AsyncDrafter::DraftBranch(const Branch& branch, int further) {
     return go_on;
   };
   const Status status = source_.Propose(work_, more, entry.draft);
-  // A source that fails will fail the decode thread, too, which then says so.
+  // An error of the source will also reach the decode thread, which reports it.
   if (!status.ok() || (unknown && entry.draft.size == 0)) return false;
   if (unknown) {
     verified_[n_] = entry.draft[0];

@@ -1,10 +1,10 @@
-// Drafts ahead while the target verifies: a thread that goes on from the outcomes that the
-// verification will probably have, in the order of their probability.
+// Drafts ahead while the target verifies: a thread continues from the probable outcomes of the
+// verification, in the order of their probability.
 //
-// The event that is predicted is (accepted length, token behind it): after a refusal the next token
-// is not the draft's, so a draft that goes on from the accepted length alone is worth nothing.
-// Source: Duan et al. 2024 for working ahead on a predicted branch; the event as in Saguaro (Kumar
-// et al. 2026), going on behind an accepted draft as in PEARL (Liu et al. 2025).
+// The predicted event is (accepted length, next token): after a rejection the next token is not the
+// draft's, so a draft that continues from the accepted length alone is worthless.
+// Source: Duan et al. 2024 for drafting on a predicted branch; the event as in Saguaro (Kumar et
+// al. 2026); continuing after an accepted draft as in PEARL (Liu et al. 2025).
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace thermocline::spec {
 // Decode thread only; owns the draft thread, which uses `source` between Start and Finish.
 class AsyncDrafter {
  public:
-  // `source` must be parallel(). At most `branches_max` outcomes are drafted on from in a round.
+  // `source` must be parallel(). A round drafts from at most `branches_max` outcomes.
   AsyncDrafter(DraftSource& source, int branches_max);
   ~AsyncDrafter();
   AsyncDrafter(const AsyncDrafter&) = delete;
@@ -38,26 +38,26 @@ class AsyncDrafter {
     std::function<double(int rank)> bonus_hit;  // Controller::BonusHit times P(all accepted)
     bool whole = false;                         // Finish waits for every branch
   };
-  // Goes on from `branches`, the first first. Job and branches are copied.
+  // Starts drafting from `branches`, in order. Job and branches are copied.
   void Start(const Job& job, const std::vector<Branch>& branches);
 
   struct Report {
-    bool hit = false;    // there was a branch for the outcome
+    bool hit = false;    // a branch predicted the outcome
     double seconds = 0;  // spent drafting
     int tokens = 0;      // drafted, on all branches
-    // The draft's proposal for the token behind the verified ones; null: it did not get there.
-    // Valid until the next Start.
+    // The draft's proposal for the token after the verified ones; null if it was not reached. Valid
+    // until the next Start.
     const Proposal* next = nullptr;
   };
-  // The verification accepted k tokens, and `token` came behind: stops the thread within a token
-  // and gives what it drafted behind that, if anything, to `draft` (cleared first). All other
-  // branches are dropped. Does not wait for the thread if the draft is whole: see Settle.
+  // The verification accepted k tokens, followed by `token`: stops the thread within one token and
+  // moves the matching branch's draft, if any, to `draft` (cleared first). Drops all other
+  // branches. Does not wait for the thread if the draft is complete: see Settle.
   Report Finish(int k, int token, Draft& draft);
-  // Asked while something waits for the thread, as Decoder::SetOnWait.
+  // Called during waits for the thread, as in Decoder::SetOnWait.
   void SetOnWait(const std::function<bool()>& goes_on) { goes_on_ = goes_on; }
-  // Until the draft thread rests: the source may be used then, until the next Start.
+  // Waits until the draft thread is idle. The source may then be used until the next Start.
   void Settle();
-  // Stops and drops everything.
+  // Stops the thread and drops all drafts.
   void Abandon();
   bool running() const { return running_; }
 
@@ -68,17 +68,17 @@ class AsyncDrafter {
   };
   void Main();
   void DraftBranches();
-  // One branch: its first token if that is not known yet, and so many further ones; 0 leaves it
+  // Drafts one branch: its first token if not known yet, and `further` more; 0 leaves it
   // unpublished. Returns false when asked to stop.
   bool DraftBranch(const Branch& branch, int further);
-  // Gives branches_[at] the draft's own token behind the verified ones.
+  // Sets the token of branches_[at] to the draft's own token after the verified ones.
   bool FindNext(std::size_t at);
-  // The branches from `first` on that one step of the source takes together. Returns how many; 0
-  // when asked to stop.
+  // Drafts the branches from `first` on that one step of the source can take together. Returns
+  // their number; 0 when asked to stop.
   std::size_t DraftTogether(std::size_t first);
-  // The draft's own next token is known now: what else may come there can be drafted, too.
+  // Adds branches for the alternatives, once the draft's own next token is known.
   void AddAlternates(const Proposal& next, std::size_t from);
-  // Gives `draft` what was drafted for this outcome, if it has at least so many tokens.
+  // Moves the draft for this outcome to `draft`, if it has at least `at_least` tokens.
   bool Take(int k, int token, int at_least, Draft& draft);
 
   DraftSource& source_;
@@ -94,9 +94,9 @@ class AsyncDrafter {
   std::vector<Entry> entries_;
   std::atomic<std::size_t> ready_{0};
   std::atomic<int> tokens_{0};
-  std::atomic<double> seconds_{0};  // from Start until it rested; 0: it works
+  std::atomic<double> seconds_{0};  // from Start until the thread was idle; 0: it is running
   std::function<bool()> goes_on_;
-  std::atomic<bool> next_known_{false};  // verified_[n_] is what the draft makes of the token there
+  std::atomic<bool> next_known_{false};  // verified_[n_] is the draft's own token there
 
   bool running_ = false;  // decode thread: started and not finished
   bool whole_ = false;

@@ -8,9 +8,9 @@ namespace {
 
 constexpr double kLostShareMax = 0.01;  // of the time
 constexpr double kLostTokensMax = 2;    // beside that: plain tokens' time
-constexpr double kBankedTokensMax = 8;  // gains that count against later losses
-constexpr double kGainMin = 1.02;       // of a way to draft over plain decoding
-constexpr int kTrialEvery = 128;        // rounds: another arm than the best is looked at again
+constexpr double kBankedTokensMax = 8;  // gains that offset later losses
+constexpr double kGainMin = 1.02;       // minimum gain of a drafting arm over plain decoding
+constexpr int kTrialEvery = 128;        // rounds until an arm other than the best is tried again
 constexpr int kArmMemory = 96;          // rounds
 constexpr int kBranchesMax = 16;
 
@@ -21,10 +21,10 @@ Controller::Controller(const Params& params) : params_(params) {
   arms_.push_back({SpecMode::kOff, all, 0});
   arms_.push_back({SpecMode::kSync, all, 0});
   if (!params.parallel) return;
-  // Target and draft may both have all cores where the target waits for flash or a GPU; else the
-  // cores are shared out.
+  // Target and draft may both use all cores if the target waits for flash or a GPU; otherwise the
+  // cores are divided.
   arms_.push_back({SpecMode::kBranch, all, draft});
-  if (params.free) return;  // a moment of a core is not worth one of its own
+  if (params.free) return;  // so cheap that it needs no core of its own
   if (draft > 1) arms_.push_back({SpecMode::kBranch, all, 1});
   if (all > 1) arms_.push_back({SpecMode::kBranch, all - 1, 1});
 }
@@ -37,7 +37,7 @@ void Controller::Begin(const Request& request) {
   resting_ = streak_ = 0;
   tables().phi = PhiEstimator(tables().pair.phi());
   if ((mode_ == SpecMode::kBranch || mode_ == SpecMode::kExhaustive) && !params_.parallel)
-    mode_ = SpecMode::kSync;  // nothing that could work beside the target
+    mode_ = SpecMode::kSync;  // no source can work beside the target
 }
 
 double Controller::StepTime(int tokens) const {
@@ -72,7 +72,7 @@ bool Controller::InBudget(double further_s) const {
 }
 
 double Controller::Risk() const {
-  constexpr double kBatched = 0.3;  // of a token's time: many at once are cheaper
+  constexpr double kBatched = 0.3;  // of a token's time: batched tokens are cheaper
   return draft_s_.value() * (1 + kBatched * behind_) + std::max(0.0, verify_(2) - verify_(1));
 }
 
@@ -80,7 +80,7 @@ bool Controller::Allowed(const Arm& arm) const {
   return mode_ == SpecMode::kAuto || arm.mode == mode_;
 }
 
-// Arms that were not tried yet come first.
+// Returns the best arm. Untried arms come first.
 Controller::Arm* Controller::BestArm() {
   Arm* best = nullptr;
   for (Arm& arm : arms_) {
@@ -105,7 +105,7 @@ Controller::Arm* Controller::Trial(const Arm& best) {
 Controller::Arm* Controller::Candidate(const Arm& best) {
   for (std::size_t i = 0; i < arms_.size(); ++i) {
     Arm& arm = arms_[turn_++ % arms_.size()];
-    // An arm that is far behind is likelier to waste time than to win.
+    // An arm that is far behind is more likely to waste time than to win.
     if (Allowed(arm) && &arm != &best &&
         (arm.mode == SpecMode::kOff || arm.rate() > 0.7 * best.rate()))
       return &arm;
@@ -115,7 +115,7 @@ Controller::Arm* Controller::Candidate(const Arm& best) {
 
 Controller::Arm* Controller::AutoArm(int room) {
   Arm* const off = &arms_[0];
-  if (!off->known()) return off;  // the yardstick
+  if (!off->known()) return off;  // the baseline
   const bool promising = PromisedRate(room) > kGainMin * PlainRate();
   Arm* best = off;
   for (Arm& arm : arms_) {
@@ -206,7 +206,7 @@ void Controller::Branches(const Draft& draft, int n, std::vector<Branch>& out) c
     }
     all *= accepted;
   }
-  if (draft.size > n) {  // the draft has said what comes behind, and what else may
+  if (draft.size > n) {  // it has a proposal for the next token, and alternatives
     out.push_back({n, draft[n].token, all * t.bonus(1)});
     const int guesses = std::min(params_.width - 1, draft[n].num_alternates);
     for (int i = 0; i < guesses; ++i) {
@@ -245,7 +245,7 @@ void Controller::Add(const Draft& draft, const Round& round) {
   Account(draft, round);
 }
 
-// Drafts less and less often while a draft's first token does not pay.
+// Drafts less and less often while the first tokens of drafts are rejected.
 void Controller::Rest(const Round& round) {
   constexpr int kRestMax = 5;  // 32 rounds
   if (params_.fixed || params_.free || round.drafted == 0) return;
@@ -254,13 +254,13 @@ void Controller::Rest(const Round& round) {
 }
 
 void Controller::Account(const Draft& draft, const Round& round) {
-  constexpr double kRememberedS = 60;  // half as much counts after so long
+  constexpr double kRememberedS = 60;  // half-life of measurements
   const double keep_s = std::exp2(-round.total_s / kRememberedS);
   elapsed_s_ = elapsed_s_ * keep_s + round.total_s;
   lost_s_ *= keep_s;
   behind_ = round.drafted > 0 ? 0 : behind_ + round.accepted + 1;
   if (arm_ != nullptr) {
-    // A round's expected tokens say more about the arm than its actual ones.
+    // A round's expected tokens tell more about the arm than its actual ones.
     double all = 1, tokens = 1;
     for (int i = 0; i < std::min(round.verified, round.judged); ++i)
       tokens += all *= Accepted(draft, i);

@@ -1,15 +1,13 @@
-// Decides what the next round does: whether to draft, how far, in which mode, on how many threads.
+// Decides the next round: draft or not, draft length, mode and threads.
 //
-// All of it asks one question: is the time well spent? The target makes R tokens per second anyway,
-// so what costs t seconds must be expected to bring R t tokens:
-//   draft another token   if P(all up to it are accepted) >= R (t_draft + what its verification
-//   adds) verify n of them      where 1 + sum of P(first j are accepted) - R T_verify(n + 1) is
-//   largest draft at all          if some n promises more than R tokens per second; 0 is a length
-//   like others
-// Times are measured on line (estimates.h); T_verify(n + 1) contains the union of active neurons
-// and what flash has to bring for it. In mode auto, what speculation has cost against plain
-// decoding may never exceed 1% of the time plus two tokens: a draft that turned bad, or never was
-// good, is paid from that and no more.
+// Every decision compares gain and time: plain decoding yields R tokens per second, so a step of t
+// seconds must be expected to yield R t tokens:
+//   draft another token   if P(all up to it are accepted) >= R (t_draft + its verify time)
+//   verify n of them      where 1 + sum of P(first j are accepted) - R T_verify(n + 1) is largest
+//   draft at all          if some n promises more than R tokens per second (0 is a length, too)
+// Times are measured on line (estimates.h); T_verify(n + 1) includes the union of active neurons
+// and the flash reads for it. In mode auto, the loss of speculation against plain decoding never
+// exceeds 1% of the time plus two tokens, which bounds the cost of bad drafts.
 #pragma once
 
 #include <array>
@@ -20,32 +18,32 @@
 
 namespace thermocline::spec {
 
-// A possible outcome of a verification, from which the draft may go on.
+// A possible outcome of a verification, from which drafting may continue.
 struct Branch {
   int k = 0;       // accepted tokens
-  int token = -1;  // behind them; -1: what the draft itself takes for the likeliest
+  int token = -1;  // after them; -1: the draft's own most likely token
   double probability = 0;
 };
 
-// The outcome of a round, for the controller to learn from.
+// The outcome of a round, from which the controller learns.
 struct Round {
   SpecMode mode = SpecMode::kOff;
-  int threads = 0;   // of the target
-  int drafted = 0;   // proposals
-  int verified = 0;  // n
-  int accepted = 0;  // k <= n
-  int judged = 0;    // proposals that were compared, of those verified and the one behind them
-  bool next_right = false;  // the proposal behind the verified ones was judged, and right
-  int rank = -1;  // of the token behind the accepted ones among the guesses for it: 1 the first; 0
-                  // = none of them; -1 = there were none
+  int threads = 0;          // of the target
+  int drafted = 0;          // proposals
+  int verified = 0;         // n
+  int accepted = 0;         // k <= n
+  int judged = 0;           // compared proposals, of those verified and the next one
+  bool next_right = false;  // the proposal after the verified ones was judged, and right
+  int rank = -1;  // rank among the guesses of the token after the accepted ones, 1 = first; 0 = not
+                  // a guess; -1 = no guesses
   double verify_s = 0;    // the target's step
-  double draft_s = 0;     // drafting that the target waited for
-  int draft_tokens = 0;   // made in that time
-  double catch_up_s = 0;  // beside that: the draft read what it had not seen
+  double draft_s = 0;     // drafting time that the target waited for
+  int draft_tokens = 0;   // drafted in that time
+  double catch_up_s = 0;  // beside that: prefill of tokens new to the draft model
   double ahead_s = 0;     // drafting during the last verification
   int ahead_tokens = 0;
-  bool guessed = false, hit = false;  // branches were drafted; one of them came true
-  double wait_s = 0;                  // the target waited for the draft
+  bool guessed = false, hit = false;  // branches were drafted; one of them was right
+  double wait_s = 0;                  // time that the target waited for the draft
   double total_s = 0;
 };
 
@@ -53,21 +51,21 @@ struct Round {
 class Controller {
  public:
   struct Params {
-    bool fixed = false;     // draft as many as a request allows, always
+    bool fixed = false;     // always draft as many tokens as a request allows
     int width = 2;          // guesses at each end of a branch
     bool free = false;      // as DraftSource
     bool parallel = false;  // as DraftSource
     int threads = 1;        // the target's
-    int draft_threads = 1;  // the draft's; 1: it has no more
+    int draft_threads = 1;  // of the draft; 1: it has no more
   };
   explicit Controller(const Params& params);
 
   struct Request {
     SpecMode mode = SpecMode::kOff;
     int tokens_max = 0;  // of a draft
-    bool greedy = true;  // surer than drawn drafts, so they are counted apart
+    bool greedy = true;  // more predictable than sampled drafts, so counted apart
     int prompt = 0;      // tokens
-    bool extra = false;  // a token is always drafted behind those that are verified
+    bool extra = false;  // one token is always drafted after the verified ones
   };
   void Begin(const Request& request);
 
@@ -77,23 +75,24 @@ class Controller {
     int threads = 0;                 // of the target while it verifies
     int draft_threads = 0;           // of the draft meanwhile
   };
-  // `room`: tokens that may still come behind the next one.
+  // `room`: tokens that may follow the next one.
   Plan Next(int room);
   const Plan& plan() const { return plan_; }
-  // True if the next token of `draft` is worth drafting while the target waits for it.
+  // Returns true if the next token of `draft` is worth drafting while the target waits for it.
   bool More(const Draft& draft) const;
-  // Returns how many of its tokens to verify.
+  // Returns the number of draft tokens to verify.
   int Verified(const Draft& draft) const;
-  // Tokens that verifying `n` of them will probably keep, the one before them included: the mean,
-  // rounded up.
+  // Returns the tokens that verifying `n` draft tokens will probably keep, including the one before
+  // them: the mean, rounded up.
   int ExpectedKept(const Draft& draft, int n) const;
-  // The likeliest outcomes of verifying `n` tokens of `draft`, likeliest first.
+  // The most likely outcomes of verifying `n` tokens of `draft`, in order of probability.
   void Branches(const Draft& draft, int n, std::vector<Branch>& out) const;
-  // The probability that the draft's guess of that rank comes behind a draft accepted whole.
+  // The probability that the draft's guess of that rank follows a fully accepted draft.
   double BonusHit(int rank) const { return tables().bonus(rank); }
   void Add(const Draft& draft, const Round& round);
 
-  // A target's step of so many tokens, and a drafted token, were timed outside of a round.
+  // Adds the times of a target step of `tokens` tokens, and of a drafted token, measured outside of
+  // a round.
   void AddStep(int tokens, double seconds) { verify_.Add(tokens, seconds); }
   void AddDraftToken(double seconds) { draft_s_.Add(seconds); }
 
@@ -105,14 +104,14 @@ class Controller {
   SpecMode mode() const { return mode_; }
 
  private:
-  // The estimates for greedy or for drawn drafts.
+  // The estimates for greedy or for sampled drafts.
   struct Tables {
     Acceptances acceptances;
     PhiEstimator pair{Phi{}, 4, 2048};  // of draft and target: the prior of requests
     PhiEstimator phi{Phi{}};            // of this request
     GuessHits corrections{0.4}, bonus{0.7};
   };
-  // A way to run rounds, with what it brought.
+  // A configuration of rounds, with its measured yield.
   struct Arm {
     SpecMode mode;
     int threads, draft_threads;
@@ -129,15 +128,15 @@ class Controller {
   double PlainRate() const;
   double Rate() const;  // R
   double StepTime(int tokens) const;
-  // Expected tokens per second of the best draft length, drafting in turn.
+  // Expected tokens per second of the best draft length, when draft and target alternate.
   double PromisedRate(int room) const;
   bool Allowed(const Arm& arm) const;
-  // The yardstick or another way, when it is time to look again; null: it is not.
+  // Returns the baseline or another arm if it is due for a trial; null otherwise.
   Arm* Trial(const Arm& best);
   Arm* BestArm();
   // Returns the arm of the next round in mode auto, with a source that costs time.
   Arm* AutoArm(int room);
-  // The next to be looked at again; null: none has chances.
+  // Returns the next arm to try again; null if none is promising.
   Arm* Candidate(const Arm& best);
   // Returns the time that a round with a draft may lose against plain decoding.
   double Risk() const;
@@ -147,7 +146,7 @@ class Controller {
 
   const Params params_;
   Request request_;
-  SpecMode mode_ = SpecMode::kOff;  // of the request, as far as the source can
+  SpecMode mode_ = SpecMode::kOff;  // of the request, if the source supports it
   Plan plan_;
   StepTimes verify_;
   DecayedMean draft_s_;
@@ -156,8 +155,8 @@ class Controller {
   std::vector<Arm> arms_;
   Arm* arm_ = nullptr;                 // of this round
   double elapsed_s_ = 0, lost_s_ = 0;  // of the last minutes
-  int resting_ = 0, streak_ = 0;       // rounds without drafts to come; drafts that did not pay
-  int behind_ = 0;                     // tokens that came since the last draft
+  int resting_ = 0, streak_ = 0;       // rounds to skip drafting; unprofitable drafts in a row
+  int behind_ = 0;                     // tokens since the last draft
   int since_trial_ = 0;                // rounds
   std::size_t turn_ = 0;
 };

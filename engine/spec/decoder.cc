@@ -72,7 +72,7 @@ void Decoder::End() {
   LetGoOfGrammar();
 }
 
-// Frees the memory of an ended answer's grammar for others.
+// Releases the grammar of an ended answer, so that its memory can be reused.
 void Decoder::LetGoOfGrammar() {
   if (sampler_.params().constraint == nullptr) return;
   if (drafting_) source_->Begin({}, {});
@@ -145,7 +145,7 @@ exec::StepResult<std::span<const int>> Decoder::Verify(int n, Round& round) {
   return std::span<const int>(out_);
 }
 
-// A round that the controller knows nothing of: its drafts say nothing of the source's.
+// A round that the controller does not see: forced drafts tell nothing about the source.
 exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
   Round round;
   if (drafting_) target_.SetThreads(target_.threads());
@@ -159,7 +159,7 @@ exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
   return verified;
 }
 
-// The answer goes on without drafts: nobody needs them.
+// Continues the answer without drafts after an error of the source.
 void Decoder::GiveUpDrafting(const Status& why) {
   base::LogWarning("no further drafts for this answer: ", why.message());
   drafting_ = false;
@@ -175,7 +175,7 @@ void Decoder::SetOnWait(const std::function<bool()>& goes_on) {
 }
 
 Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
-  const int before = draft_.size;  // of a branch that was drafted ahead
+  const int before = draft_.size;  // from a branch that was drafted ahead
   if (plan.mode == SpecMode::kOff) {
     draft_.Clear();
     return OkStatus();
@@ -244,8 +244,8 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
   }
 }
 
-// Behind refused tokens the guesses are the draft's other tokens, behind a whole draft its own next
-// one, then the others.
+// After a rejection the guesses are the draft's alternatives; after a fully accepted draft they are
+// its next token, then that token's alternatives.
 int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   if (token == proposal.token) return whole ? 1 : 0;
   for (int i = 0; i < proposal.num_alternates; ++i) {
@@ -254,8 +254,8 @@ int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
   return whole || proposal.num_alternates > 0 ? 0 : -1;
 }
 
-// Takes the draft that the next round begins with: the branch that came true, or what is left of
-// this draft.
+// Takes the draft that the next round begins with: the branch that matched, or the rest of this
+// draft.
 void Decoder::TakeNext(Round& round) {
   next_.Clear();
   const int token = out_.back();

@@ -1,12 +1,12 @@
-// Decoding in rounds: draft, verify, keep what is accepted.
+// Decoding in rounds: draft, verify, keep the accepted tokens.
 //
 //   round r:   [last token, d1 .. dn] --target--> n + 1 distributions
-//              d1 .. dk accepted, then the token behind them; keys and values of the others dropped
+//              d1 .. dk accepted, then the token behind them; K and V of the others dropped
 //   branch:    ... and meanwhile the draft of round r + 1, for the likeliest (k, token)
-// A round without a draft is plain decoding. Every row is judged with what was proposed for it
-// (verify.h), the one behind the verified tokens too if a token was proposed for it, so which
-// tokens come does not depend on where rounds begin, nor on threads or clocks: sync and branch give
-// the same text, and with Acceptance::kSameText that is plain decoding's.
+// A round without a draft is plain decoding. Every row is judged with the proposal for it
+// (verify.h), including the row after the verified tokens if it has a proposal. So the tokens do
+// not depend on where rounds begin, on threads or on clocks: sync and branch give the same text,
+// and with Acceptance::kSameText that is plain decoding's.
 #pragma once
 
 #include <memory>
@@ -23,14 +23,14 @@
 
 namespace thermocline::spec {
 
-// Outcomes that are drafted on from in one round: all there are; fewer with Acceptance::kRejection,
+// Maximum outcomes to draft from in one round: all of them, or fewer with Acceptance::kRejection,
 // where every drafted token keeps its distribution.
 int BranchesMax(Acceptance acceptance);
-// Bytes that those may take: 12 for each token of the vocabulary and drafted token.
+// Maximum bytes of these distributions: 12 per vocabulary entry and drafted token.
 std::size_t DistributionBytes(Acceptance acceptance, int vocab_size);
 
-// Decode thread only. Borrows everything. Allocates nothing per token once the drafts' buffers have
-// grown to what sampling needs.
+// Decode thread only. Borrows all its parameters. Allocates nothing per token once the draft
+// buffers have grown to the sizes that sampling needs.
 class Decoder {
  public:
   struct Params {
@@ -38,46 +38,47 @@ class Decoder {
     sampling::Sampler& sampler;     // of the target's tokens
     int capacity = 0;               // tokens of a sequence
     DraftSource* source = nullptr;  // null: no drafts
-    // Drafts while the target verifies; null: `source`, if it can.
+    // The source that drafts while the target verifies; null: `source`, if it can.
     DraftSource* beside = nullptr;
     Controller* controller = nullptr;  // with a source
     Acceptance acceptance = Acceptance::kSameText;
     int width = 2;
-    const sampling::Chance* chance = nullptr;  // tests see every draw here; null: the sampler's
+    const sampling::Chance* chance = nullptr;  // for tests that record draws; null: the sampler's
   };
   explicit Decoder(const Params& params);
   ~Decoder();
 
-  // Starts behind `prompt` and, of a sequence that goes on, what was `generated` before; the target
-  // has computed all of them, then but for the last. The sampler has begun, and accepted those.
-  // `forced_max`: tokens that a grammar forces are verified so many at a time, in every mode; 0 =
-  // they are sampled one by one.
+  // Starts a sequence after `prompt` and, if it is resumed, after the tokens `generated` before; in
+  // that case the target has computed all but the last one. The sampler has begun and accepted
+  // `generated`. `forced_max`: tokens forced by a grammar that are verified at once, in every mode;
+  // 0 = they are sampled one by one.
   void Begin(std::span<const int> prompt, SpecMode mode, int tokens_max,
              std::span<const int> generated = {}, int forced_max = 0);
-  // The first token, from the logits behind the prompt.
+  // Returns the first token, drawn from the logits after the prompt.
   int First(std::span<const float> logits);
-  // Up to `wanted` further tokens, at least one; valid until the next call. The target has computed
-  // all tokens of the sequence but the last. Errors as Target::Step: nothing was added then.
-  // Requires: wanted >= 1; room for two more tokens in the capacity.
+  // Returns up to `wanted` further tokens, at least one; valid until the next call. The target has
+  // computed all tokens of the sequence but the last. Errors as Target::Step; then no token was
+  // added. Requires: wanted >= 1; room for two more tokens in the capacity.
   exec::StepResult<std::span<const int>> Next(int wanted);
-  // Tokens that the last Next had the target compute.
+  // The number of tokens that the target computed in the last Next.
   int computed() const { return base::IntSize(inputs_); }
-  // The target's logits [V] that gave token `i` of the last Next; valid as long.
+  // The target's logits [V] from which token `i` of the last Next was drawn; valid until the next
+  // call.
   std::span<const float> row(std::size_t i) const {
     const std::size_t vocab = logits_.size() / inputs_.size();
     return logits_.subspan(i * vocab, vocab);
   }
-  // Asked now and then while a round takes long, from any thread; false gives it up (Cancelled).
-  // Between sequences.
+  // Sets a function that is called repeatedly during a long round, from any thread; false cancels
+  // the round (Cancelled). Call between sequences.
   void SetOnWait(const std::function<bool()>& goes_on);
-  // Ends the sequence: nothing is drafted any more.
+  // Ends the sequence and all drafting for it.
   void End();
 
-  // Prompt and tokens.
+  // The prompt and the generated tokens.
   std::span<const int> sequence() const { return sequence_; }
   const SpecUsage& usage() const { return usage_; }
   const SpecStats& stats() const { return stats_; }
-  // Keeps the last so many rounds in stats().rounds.
+  // Keeps the last `count` rounds in stats().rounds.
   void KeepRounds(int count) {
     rounds_max_ = count;
     stats_.rounds.reserve(rounds_max_);
@@ -85,16 +86,15 @@ class Decoder {
 
  private:
   void LetGoOfGrammar();
-  // Fills draft_ for this round, from the branch that was drafted ahead or anew.
+  // Fills draft_ for this round, from a branch drafted ahead or with a new draft.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
   exec::StepResult<std::span<const int>> VerifyForced(int n);
-  // Has the target compute the last token and `n` of draft_, and judges what it makes of them.
+  // Runs the target on the last token and `n` tokens of draft_, and judges its distributions.
   exec::StepResult<std::span<const int>> Verify(int n, Round& round);
   void StartAhead(const Controller::Plan& plan, int n);
-  // Judges the rows and appends what comes to out_.
+  // Judges the rows and appends the resulting tokens to out_.
   void JudgeRows(std::span<const float> logits, Round& round);
-  // The rank of `token` among the guesses of `proposal`; `whole`: behind a draft that was accepted
-  // whole.
+  // The rank of `token` among the guesses of `proposal`; `whole`: the draft was fully accepted.
   static int RankOf(int token, const Proposal& proposal, bool whole);
   void GiveUpDrafting(const Status& why);
   void TakeNext(Round& round);
@@ -109,7 +109,7 @@ class Decoder {
   sampling::Sampler& sampler_;
   const int capacity_;
   DraftSource* const source_;
-  DraftSource* const beside_;  // null: nothing drafts while the target verifies
+  DraftSource* const beside_;  // null: no drafting while the target verifies
   Controller* const controller_;
   const Acceptance acceptance_;
   const int width_;
@@ -118,7 +118,7 @@ class Decoder {
 
   std::vector<int> sequence_, inputs_, out_;
   std::span<const float> logits_;  // of the last Step, a row for each of inputs_
-  Draft draft_, next_;             // of this round, and what the next begins with
+  Draft draft_, next_;             // of this round, and the start of the next one
   sampling::Distribution scratch_;
   std::vector<Branch> branches_;
   bool drafting_ = false;  // this request drafts

@@ -10,7 +10,7 @@
 namespace thermocline::spec {
 
 inline constexpr int kAlternatesMax = kDraftWidthMax;
-// Proposals of a draft: one more than are verified, for the token behind them.
+// Proposals of a draft: the verified tokens and the one after them.
 inline constexpr int kProposalsMax = kDraftTokensMax + 1;
 
 // A source's confidence in a proposal, in classes whose acceptance is measured: 0 is the least.

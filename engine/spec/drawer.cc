@@ -5,7 +5,8 @@
 namespace thermocline::spec {
 namespace {
 
-// The class of a lead of the first token over the second, in units of the (perturbed) logits.
+// The confidence class for a lead of the first token over the second, in units of the (perturbed)
+// logits.
 int ConfidenceOf(double lead) {
   static constexpr double kFrom[kConfidenceClasses] = {0,   0.25, 0.5, 0.75, 1.0, 1.5,
                                                        2.0, 2.5,  3.0, 4.0,  5.0, 7.0};
@@ -61,7 +62,7 @@ void Drawer::DrawSampled(const sampling::Distribution& from, int position, Propo
   proposal.confidence = ranked_.size() > 1
                             ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
                             : kConfidenceClasses - 1;
-  // Rejection draws the token in place of a refused one anew.
+  // Rejection draws a new token in place of a rejected one.
   if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
   for (const int token : ranked_) {

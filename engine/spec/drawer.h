@@ -1,4 +1,4 @@
-// From logits to a proposal.
+// Turns logits into a proposal.
 #pragma once
 
 #include <span>
@@ -9,19 +9,19 @@
 
 namespace thermocline::spec {
 
-// Makes the proposals of sources that draw from logits: the token, its alternatives, its
-// confidence.
+// Creates the proposals of sources that draw from logits: token, alternatives and confidence.
 class Drawer {
  public:
   Drawer(int vocab_size, int capacity) : sampler_(vocab_size, capacity) {}
-  // `width`: alternates wanted. `distributions`: proposals carry what they were drawn from.
+  // `width`: number of alternatives. `distributions`: proposals include the distributions they were
+  // drawn from.
   void Begin(std::span<const int> prompt, const SamplingParams& params, int width,
              bool distributions);
   // The tokens generated so far are `generated`: penalties depend on them.
   void Follow(std::span<const int> generated);
-  // Requires: logits [V] of the token behind those followed, at `position`.
+  // Requires: logits [V] of the token after the followed ones, at `position`.
   void Draw(std::span<const float> logits, int position, Proposal& proposal);
-  // Tests see every draw here. Null: the seed's.
+  // Sets the source of random numbers, for tests that record draws. Null: the seed's.
   void SetChance(const sampling::Chance* chance) { chance_ = chance; }
 
  private:

@@ -19,7 +19,7 @@ void StepTimes::Add(int tokens, double seconds) {
     count = 1;
     return Estimate();
   }
-  // One step that was put aside by the system must not count for many.
+  // Limits the weight of one step that the operating system delayed.
   const double ratio = std::clamp(seconds / seconds_[At(tokens)], 0.5, 2.0);
   count = std::min(count + 1, kMemory);
   for (int t = 1; t <= kDraftTokensMax + 1; ++t)
@@ -28,10 +28,10 @@ void StepTimes::Add(int tokens, double seconds) {
 }
 
 void StepTimes::Estimate() {
-  constexpr double kBelieved = 8;  // steps after which a length speaks for itself
+  constexpr double kBelieved = 8;  // steps after which a length's own mean dominates
   const Line line = Fit();
-  // Several tokens together take no longer than one by one: where the line falls below that, what
-  // was measured has the word.
+  // A step of several tokens takes no longer than as many single steps: where the fitted line falls
+  // below that bound, the measured times decide.
   double one = std::numeric_limits<double>::infinity();
   for (int t = 1; t <= kDraftTokensMax + 1; ++t) {
     if (counts_[At(t)] > 0) one = std::min(one, seconds_[At(t)] / t);
@@ -44,7 +44,7 @@ void StepTimes::Estimate() {
   }
 }
 
-// The line through all lengths that were measured, by weighted least squares.
+// The line through all measured lengths, by weighted least squares.
 StepTimes::Line StepTimes::Fit() const {
   constexpr double kSlopeUnknown = 0.1;  // of a step of one token
   double weight = 0, t_mean = 0, s_mean = 0;

@@ -1,4 +1,4 @@
-// The controller's measurements: times of steps, and how often drafts are right.
+// The controller's measurements: step times, and how often drafts are accepted.
 #pragma once
 
 #include <array>
@@ -8,10 +8,10 @@
 
 namespace thermocline::spec {
 
-// A mean in which older values count less. Thread-compatible, as all here.
+// A mean in which older values count less. Thread-compatible, like every class here.
 class DecayedMean {
  public:
-  // The first values count alike, later ones 1 / `memory` each.
+  // The first values have equal weight, later ones 1 / `memory` each.
   explicit DecayedMean(double initial = 0, double memory = 32) : value_(initial), memory_(memory) {}
   void Add(double value);
   double value() const { return value_; }
@@ -21,15 +21,15 @@ class DecayedMean {
   double value_, memory_, count_ = 0;
 };
 
-// Time of a target's step by its tokens, T = 1 .. kDraftTokensMax + 1: a line through all that was
-// measured, and what a length adds to it as far as that was seen often. A length that was unlucky
-// once would otherwise never be tried again; and as more tokens never take less time, what a long
-// step took bounds the shorter ones. A step says a little about the others, too: the context grows,
-// other processes come and go.
+// Time of a target step by its tokens, T = 1 .. kDraftTokensMax + 1: a line through all
+// measurements, plus each length's own deviation as far as it was measured often. Without the line,
+// a length with one slow measurement would never be tried again. Since more tokens never take less
+// time, the time of a long step bounds the shorter ones. Each step also informs the other lengths:
+// the context grows, and other processes start and stop.
 class StepTimes {
  public:
   void Add(int tokens, double seconds);
-  // Seconds; 0 while nothing is known.
+  // Returns seconds; 0 while nothing is known.
   double operator()(int tokens) const { return estimates_[At(tokens)]; }
   bool known(int tokens) const { return counts_[At(tokens)] > 0; }
 
@@ -43,8 +43,8 @@ class StepTimes {
   std::array<double, kDraftTokensMax + 1> seconds_ = {}, counts_ = {}, estimates_ = {};
 };
 
-// The probability that a proposal is accepted, given that those before it were: by its confidence,
-// as far as that was seen, else by its place (phi).
+// The probability that a proposal is accepted, given that those before it were: by its confidence
+// where measured often enough, otherwise by its position (phi).
 class Acceptances {
  public:
   void Add(int confidence, bool accepted);
@@ -54,8 +54,7 @@ class Acceptances {
   std::array<double, kConfidenceClasses> accepted_ = {}, refused_ = {};
 };
 
-// The probability that the token behind an accepted length is the draft's first, second, ... guess
-// for it.
+// The probability that the token after the accepted ones is the draft's first, second, ... guess.
 class GuessHits {
  public:
   explicit GuessHits(double first);

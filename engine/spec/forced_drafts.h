@@ -1,6 +1,6 @@
-// Drafts that a grammar forces: where it leaves one text, that text's tokens cost nothing to
-// propose. A text can be cut into tokens in several ways, and the model may choose another one:
-// where it mostly does, only every eighth chance is taken.
+// Drafts that a grammar forces: where it allows only one text, that text's tokens cost nothing to
+// propose. A text can be tokenized in several ways, and the model may choose another one: if it
+// mostly does, only every eighth opportunity is used.
 #pragma once
 
 #include "engine/sampling/sampler.h"
@@ -12,10 +12,10 @@ namespace thermocline::spec {
 class ForcedDrafts {
  public:
   void Begin() { *this = {}; }
-  // Fills `draft` with at most `most` tokens that the grammar of `sampler` forces behind those it
-  // has accepted. Returns how many. Requires: an empty draft.
+  // Fills `draft` with at most `most` tokens that the grammar of `sampler` forces after the
+  // accepted ones. Returns their number. Requires: an empty draft.
   int Propose(sampling::Sampler& sampler, int most, Draft& draft);
-  // Counts that the model chose the first `accepted` of the `proposed` tokens.
+  // Records that the model chose the first `accepted` of the `proposed` tokens.
   void Add(sampling::Sampler& sampler, int proposed, int accepted);
 
  private:

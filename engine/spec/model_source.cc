@@ -11,20 +11,21 @@ namespace thermocline::spec {
 namespace {
 
 constexpr int kChunk = 64;  // tokens of one step
-// Paths of one step: what the draft's networks compute together.
+// Paths of one step, which the draft model computes together.
 constexpr int kPathsMax = ffn::kSparseTokensMax;
-// Blocks of a path beyond its shared ones: a copy of the block it begins in, and its drafted
+// Blocks of a path beyond its shared ones: a copy of the block where it begins, and its drafted
 // tokens.
 constexpr int kPathBlocks = 1 + (kProposalsMax + kernels::kKvBlock - 1) / kernels::kKvBlock;
-// By the target itself: the sequence takes as much as a path, for its begun block and its drafts.
+// For drafts by the target itself: the sequence needs as many blocks as a path, for its begun block
+// and its drafts.
 constexpr int kSelfBlocks = (1 + kPathsMax) * kPathBlocks;
-static_assert(2 * kProposalsMax <= kernels::kKvBlock);  // a draft and one behind it
-static_assert(2 * kProposalsMax <= nn::kKvSlack);       // what is rolled back
+static_assert(2 * kProposalsMax <= kernels::kKvBlock);  // a draft and one after it
+static_assert(2 * kProposalsMax <= nn::kKvSlack);       // tokens that are rolled back
 
 }  // namespace
 
 Result<std::unique_ptr<ModelSource>> ModelSource::Create(Params params) {
-  // Whole panels of rows: fewer of them are the same matrix with fewer rows.
+  // Whole panels of rows: fewer panels are the same matrix with fewer rows.
   const int panels = (params.head + kernels::kPanelRows - 1) / kernels::kPanelRows;
   load::LoadedModel& model = *params.model;
   kernels::PackedMatrix& output = model.weights->output.weight;
@@ -110,7 +111,7 @@ ModelSource::ModelSource(Parts parts)
 void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
   drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
   prompt_ = prompt.size();
-  if (target_ == nullptr) return;  // what is cached may be of use
+  if (target_ == nullptr) return;  // keeps the cached tokens for reuse
   cache_->Clear();
   cached_.clear();
   taken_ = 0;
@@ -119,18 +120,18 @@ void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& param
 void ModelSource::TargetRests(std::span<const int> sequence) {
   if (target_ == nullptr) return;
   const int length = target_->length();
-  if (length == taken_) return;  // what was drafted behind it stays
+  if (length == taken_) return;  // the drafts after it stay valid
   CHECK_EQ(length + 1, base::IntSize(sequence));
   cache_->Clear();
   cache_->Share(*target_, length);
-  CHECK(cache_->Reserve(1));  // a block that the target goes on writing is copied here
+  CHECK(cache_->Reserve(1));  // copies the block that the target keeps writing
   cached_.assign(sequence.begin(), sequence.begin() + length);
   taken_ = length;
 }
 
 Result<std::span<const float>> ModelSource::Feed() {
   const auto differ = std::mismatch(cached_.begin(), cached_.end(), wanted_.begin(), wanted_.end());
-  // The last token's logits are wanted, so it is computed though it is there.
+  // The last token is recomputed even if it is cached, because its logits are needed.
   const std::size_t common =
       std::min(static_cast<std::size_t>(differ.first - cached_.begin()), wanted_.size() - 1);
   cached_.resize(common);
@@ -161,7 +162,8 @@ std::span<const float> ModelSource::Widened(std::span<const float> logits) {
   return logits_;
 }
 
-// All but the last token, if that is more than a round leaves: not what drafting a token takes.
+// Computes all but the last token, if there are more than a round usually leaves. This time does
+// not count as drafting.
 Status ModelSource::CatchUp() {
   constexpr std::size_t kFewTokens = 4;
   if (wanted_.size() < cached_.size() + kFewTokens) return OkStatus();
@@ -226,7 +228,7 @@ Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
   if (step_paths_.empty()) return false;
   ASSIGN_OR_RETURN(const auto logits,
                    transformer_->ForwardParts(step_parts_, exec::Transformer::Step::kDecode));
-  const std::size_t row = head_;  // logits lie as many apart as the head has rows
+  const std::size_t row = head_;  // logits of consecutive tokens are `head` values apart
   for (std::size_t k = 0; k < step_paths_.size(); ++k) {
     PathState& state = paths_[step_paths_[k]];
     Draft& draft = *paths[step_paths_[k]].draft;

@@ -1,13 +1,13 @@
-// Drafts by a transformer with a KV cache and threads of its own, so that it can work while the
-// target verifies: a second, small model with the target's vocabulary, or the target's weights with
-// fewer neurons (while the target waits, self_source.h needs no second transformer for that).
+// Drafts by a transformer with its own KV cache and threads, so that it can work while the target
+// verifies: a second, small model with the target's vocabulary, or the target's weights with fewer
+// neurons (while the target waits, self_source.h needs no second transformer for that).
 //
-// The latter reads the target's KV cache as far as that goes: whole blocks of 64 tokens where they
-// are, which the target does not write any more, and a copy of the block that it goes on writing.
+// In the latter case it reads the target's KV cache: whole blocks of 64 tokens in place, since the
+// target no longer writes them, and a copy of the block that the target is still writing.
 //   target   [block 0][block 1][block 2, begun  ]
 //   draft     |read    |read   [its copy, drafts][drafts]
-// So it computes no prompt, a prefix that the target found in its cache costs it nothing, and only
-// drafted tokens have keys and values that were computed with fewer neurons.
+// So it needs no prefill, a prefix that the target restored from its cache costs it nothing, and
+// only drafted tokens have K and V that were computed with fewer neurons.
 #pragma once
 
 #include <memory>
@@ -27,24 +27,24 @@ class ModelSource final : public DraftSource {
     std::unique_ptr<load::LoadedModel> model;
     int capacity = 0;  // tokens of a sequence
     int width = 2;     // alternates
-    int head = 0;      // tokens that can be drafted: the first ones; 0 = all
+    int head = 0;      // tokens that can be drafted: the first `head` ids; 0 = all
     Acceptance acceptance = Acceptance::kSameText;
   };
-  // ResourceExhausted: no memory for keys and values.
+  // ResourceExhausted: no memory for the KV cache.
   static Result<std::unique_ptr<ModelSource>> Create(Params params);
 
   struct SelfParams {
-    const load::LoadedModel& model;        // the target: all of it is in memory, on one side
-    const nn::KvCache& cache;              // its sequence: all tokens but the last
+    const load::LoadedModel& model;  // the target, fully in memory, on one device
+    const nn::KvCache& cache;        // the target's, with all tokens of the sequence but the last
     std::vector<ffn::FfnPolicy> policies;  // [L] of a drafted token
-    int threads = 1;                       // of its own
+    int threads = 1;                       // of the source
     int width = 2;                         // alternates
     Acceptance acceptance = Acceptance::kSameText;
   };
-  // Drafts by the target itself. Errors as Create.
+  // Creates a source that drafts with the target's own weights. Errors as Create.
   static Result<std::unique_ptr<ModelSource>> OfTarget(SelfParams params);
 
-  static constexpr int kSelfStepTokens = ffn::kSparseTokensMax;  // of one of its steps, at most
+  static constexpr int kSelfStepTokens = ffn::kSparseTokensMax;  // maximum of one step
 
   const char* name() const override { return target_ != nullptr ? "self" : "model"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
@@ -53,7 +53,8 @@ class ModelSource final : public DraftSource {
   int paths_max() const override { return static_cast<int>(paths_.size()); }
   Status ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
                      const MoreOfEach& more) override;
-  // Keys and values that a source of so many tokens will take; and one by the target itself.
+  // Bytes of the KV cache of a source with `capacity` tokens, and of one that uses the target's
+  // weights.
   static std::size_t KvBytes(const model::ModelConfig& config, int capacity, kernels::KvType type);
   static std::size_t SelfKvBytes(const model::ModelConfig& config, kernels::KvType type);
   bool parallel() const override { return true; }
@@ -68,7 +69,7 @@ class ModelSource final : public DraftSource {
   void SetThreadsAlone(int threads) { threads_alone_ = threads; }
 
  private:
-  // A path of ProposeEach: a sequence of its own, whose first blocks are those of cache_.
+  // A path of ProposeEach: a separate sequence whose first blocks are those of cache_.
   struct PathState {
     std::unique_ptr<nn::KvCache> cache;
     std::vector<int> tokens;
@@ -78,26 +79,28 @@ class ModelSource final : public DraftSource {
     std::unique_ptr<base::WorkerPool> workers = nullptr;  // null: the model's
     std::unique_ptr<nn::KvPool> pool = nullptr;
     std::unique_ptr<exec::Transformer> transformer = nullptr;
-    const nn::KvCache* target = nullptr;  // the target's cache, to be read; null: it is not
+    const nn::KvCache* target = nullptr;  // the target's cache, which is read; null: not used
     int capacity = 0;
     int width = 0;
     std::size_t head = 0;  // rows of the output
     Acceptance acceptance = Acceptance::kSameText;
   };
   explicit ModelSource(Parts parts);
-  // One more token of every path that has room. Returns whether there was any.
+  // Computes one more token of every path that has room. Returns false if there was none.
   Result<bool> StepPaths(std::span<const Path> paths);
   Status CatchUp();
-  // Has the cache hold all of wanted_, and returns the last one's logits.
+  // Extends the cache to all of wanted_, and returns the last token's logits.
   Result<std::span<const float>> Feed();
-  // Logits [V] of all tokens, where only the first can be drafted; until the next call.
+  // Returns logits [V] of all tokens, if only the first ones can be drafted; valid until the next
+  // call.
   std::span<const float> Widened(std::span<const float> logits);
 
   const std::unique_ptr<load::LoadedModel> model_;
   const std::unique_ptr<base::WorkerPool> own_workers_;
   base::WorkerPool& workers_;
   const std::unique_ptr<nn::KvPool> pool_;
-  const nn::KvCache* const target_;  // what TargetRests reads; null: this model reads all itself
+  const nn::KvCache* const
+      target_;  // the cache that TargetRests reads; null: this model computes its own
   const std::unique_ptr<nn::KvCache> cache_;
   std::vector<PathState> paths_;
   std::vector<int> step_paths_;
@@ -110,10 +113,10 @@ class ModelSource final : public DraftSource {
   double catch_up_s_ = 0;
   int threads_alone_ = 1;
   const std::size_t head_ = 0;  // tokens that can be drafted
-  std::vector<float> logits_;   // [V] where that is not all
+  std::vector<float> logits_;   // [V], if head_ < V
   std::size_t prompt_ = 0;      // tokens
-  int taken_ = 0;               // tokens of target_ that cache_ has
-  std::vector<int> wanted_;     // the sequence and what was proposed behind it
+  int taken_ = 0;               // tokens of target_ that are in cache_
+  std::vector<int> wanted_;     // the sequence and the proposals after it
   std::vector<int> cached_;     // tokens in cache_
 };
 

@@ -8,7 +8,7 @@
 namespace thermocline::spec {
 namespace {
 
-// Longer matches are surer: the class of a proposal behind `length` matching tokens.
+// Returns the class of a proposal after `length` matching tokens: longer matches are more reliable.
 int ConfidenceOf(int length) {
   static constexpr int kFrom[kConfidenceClasses] = {1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 25, 40};
   int level = 0;
@@ -40,7 +40,7 @@ void NgramSource::Index(std::span<const int> sequence) {
   const auto differ =
       std::mismatch(indexed_.begin(), indexed_.end(), sequence.begin(), sequence.end());
   const std::size_t common = differ.first - indexed_.begin();
-  while (indexed_.size() > common) {  // a place leaves its chain as it came: the newest first
+  while (indexed_.size() > common) {  // positions leave their chains newest first
     const std::size_t at = indexed_.size() - 1;
     if (at > 0) heads_[BucketOf(indexed_[at - 1], indexed_[at])] = previous_[at];
     indexed_.pop_back();
@@ -71,7 +71,7 @@ NgramSource::Match NgramSource::Longest(std::span<const int> sequence) const {
 }
 
 Status NgramSource::Propose(std::span<const int> sequence, const More& more, Draft& draft) {
-  if (draft.size > 0) return OkStatus();  // it said all it knew
+  if (draft.size > 0) return OkStatus();  // it has no further proposals
   Index(sequence);
   const Match match = Longest(sequence);
   if (match.length == 0) return OkStatus();

@@ -1,8 +1,8 @@
-// Drafts from the text itself: what followed the longest run of the last tokens that was there
-// before. Costs microseconds; answers that quote, summarise or edit their prompt repeat it.
+// Drafts from the text itself: the tokens that followed the longest earlier occurrence of the last
+// tokens. Costs microseconds; answers that quote, summarise or edit their prompt repeat it.
 //
-// Places with the same last two tokens are chained, newest first, as matches are found in LZ77; of
-// those the one with the longest common past is taken, and the newest among equals.
+// Positions with the same last two tokens are chained, newest first, as in LZ77 matching. The one
+// with the longest common past is taken, and the newest among equals.
 // Source: prompt lookup (Saxena 2023); the chains: Ziv and Lempel 1977 as in RFC 1951.
 #pragma once
 
@@ -27,21 +27,21 @@ class NgramSource final : public DraftSource {
   int capacity() const override { return base::IntSize(previous_); }
 
  private:
-  static constexpr int kLengthMax = 64;      // tokens of a match that are compared
-  static constexpr int kCandidatesMax = 64;  // places that are looked at
+  static constexpr int kLengthMax = 64;      // maximum compared tokens of a match
+  static constexpr int kCandidatesMax = 64;  // positions that are examined
 
   struct Match {
-    int end = 0;  // place of the token behind it
+    int end = 0;  // position of the token after it
     int length = 0;
   };
-  // Makes the index that of `sequence`.
+  // Updates the index to `sequence`.
   void Index(std::span<const int> sequence);
   Match Longest(std::span<const int> sequence) const;
   std::size_t BucketOf(int first, int second) const;
 
-  std::vector<int> indexed_;   // the tokens whose places are in the chains
-  std::vector<int> heads_;     // by bucket: newest place of a pair's second token, -1 = none
-  std::vector<int> previous_;  // by place: the one before it in its chain
+  std::vector<int> indexed_;   // the tokens whose positions are in the chains
+  std::vector<int> heads_;     // by bucket: newest position of a pair's second token, -1 = none
+  std::vector<int> previous_;  // by position: the previous one in its chain
 };
 
 }  // namespace thermocline::spec

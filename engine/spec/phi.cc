@@ -9,8 +9,8 @@
 namespace thermocline::spec {
 namespace {
 
-// Steps of each fit with each outcome. A cause whose weight reached zero would never come back, and
-// one with little comes back slowly.
+// Iterations of each fit per outcome. A cause whose weight reached zero would never recover, and
+// one with a small weight recovers slowly.
 constexpr int kSteps = 6;
 constexpr double kWeightMin = 1e-5;
 constexpr double kPartOfP[] = {1e-3, 0.45, 0.8, 0.999};
@@ -83,13 +83,13 @@ double PhiEstimator::LogLikelihood(const Phi& phi) const {
   return sum;
 }
 
-// Shares the outcomes out among the causes by their probability, and takes from the shares new
-// weights and the new p.
+// Expectation-maximisation: divides the outcomes among the causes by probability, and computes new
+// weights and the new p from the shares.
 void PhiEstimator::Step(Mixture& m) const {
   std::array<double, kPositions> geometric;  // distribution of the first cause
   double power = 1;                          // p^j
   for (double& g : geometric) g = power, power *= m.p;
-  const double inside = 1 - power;  // of a geometric without end, below kPositions
+  const double inside = 1 - power;  // of an infinite geometric distribution, below kPositions
   for (double& g : geometric) g *= (1 - m.p) / inside;
 
   const double uniform_each = m.uniform / kPositions;
@@ -116,8 +116,8 @@ void PhiEstimator::Step(Mixture& m) const {
   m.uniform /= sum;
   m.none /= sum;
   if (geometric_count == 0) return;
-  // Outcomes of an endless geometric that would lie beyond the last position, at 20 + p / (1 - p)
-  // each on average.
+  // Outcomes of an infinite geometric distribution that would lie beyond the last position, at 20 +
+  // p / (1 - p) each on average.
   const double lost = geometric_count * power / inside;
   const double accepted = positions + lost * (kPositions + m.p / (1 - m.p));
   m.p = std::clamp(accepted / (accepted + geometric_count + lost), m.p_min, m.p_max);

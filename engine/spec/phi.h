@@ -1,4 +1,4 @@
-// phi: how many tokens of a draft are accepted.
+// phi: the distribution of the number of accepted draft tokens.
 //
 //   phi(k) = a p^k (1 - p) + c   for 0 <= k < n,   phi(n) = 1 - sum of the others
 // with a truncated geometric part, a floor c, and the rest of the mass at n. With a = 1, c = 0 it
@@ -23,12 +23,12 @@ struct Phi {
 
   // The probability of k accepted tokens out of n drafted. 0 <= k <= n <= kDraftTokensMax.
   double operator()(int k, int n) const;
-  // E[k], and that the first k are accepted (k <= n): sum of phi(k..n).
+  // E[k], and the probability that the first k are accepted (k <= n): sum of phi(k..n).
   double Mean(int n) const;
   double AtLeast(int k, int n) const;
 };
 
-// Fits phi to what was seen, by maximum likelihood, with older outcomes counting less. One per
+// Fits phi to the outcomes seen, by maximum likelihood, with older outcomes counting less. One per
 // request, beginning with the pair's prior. Thread-compatible; allocates nothing; an Add takes
 // about 3 us on a Xeon.
 //
@@ -44,15 +44,15 @@ class PhiEstimator {
   // `prior` counts as `weight` > 0 outcomes of full length, which do not age; an outcome loses half
   // its weight in `half_life` further.
   explicit PhiEstimator(const Phi& prior, double weight = 4, double half_life = 64);
-  // k of n tokens were accepted. Nothing is learned from n = 0.
+  // Records that k of n tokens were accepted. n = 0 is ignored.
   void Add(int k, int n);
-  // The present fit; before the first outcome the prior.
+  // Returns the current fit, which is the prior before the first outcome.
   const Phi& phi() const { return phi_; }
   double outcomes() const { return outcomes_; }  // decayed number of them
 
  private:
   static constexpr int kPositions = kDraftTokensMax;
-  // Outcomes by how they ended: refused at position j, or accepted to the end, k = n.
+  // Outcomes by their end: rejected at position j, or accepted to the end, k = n.
   struct Counts {
     std::array<double, kPositions> refused = {};
     std::array<double, kPositions + 1> whole = {};
@@ -67,7 +67,7 @@ class PhiEstimator {
   double LogLikelihood(const Phi& phi) const;
 
   Phi phi_;
-  // The decaying counts, and the same with the prior's.
+  // The decaying counts, and their sum with the prior's.
   Counts seen_, counts_;
   Counts prior_;
   double decay_;

@@ -53,7 +53,7 @@ Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& 
     ASSIGN_OR_RETURN(const auto logits,
                      transformer_.Forward(tokens, cache_, Transformer::Logits::kLast,
                                           Transformer::Step::kVerify));
-    transformer_.EndVerify(0);  // a draft is no reason to keep a neuron in memory
+    transformer_.EndVerify(0);  // drafting must not influence which neurons stay in memory
     drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];
     drawer_.Draw(logits, base::IntSize(wanted_), proposal);

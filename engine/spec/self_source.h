@@ -1,7 +1,6 @@
-// Drafts by the target itself, with a predictor and only the neurons that are in memory: no
-// second model, and no flash reads while drafting. The keys and values of a draft lie where those
-// of its verification will, so it drafts while the target rests; beside it
-// ModelSource::OfTarget can.
+// Drafts by the target itself, with a predictor and only the neurons that are in memory: no second
+// model, and no flash reads while drafting. The K and V of a draft occupy the positions of its
+// verification, so it drafts while the target is idle; ModelSource::OfTarget drafts in parallel.
 #pragma once
 
 #include <vector>
@@ -29,7 +28,7 @@ class SelfSource final : public DraftSource {
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   int capacity() const override { return cache_.capacity(); }
-  // All of the target's: a step beside another draft may have left some to it.
+  // Restores all threads, because a step beside another draft may have left some to it.
   void SetThreads(int) override { pool_.SetActive(pool_.threads()); }
 
  private:
@@ -43,7 +42,7 @@ class SelfSource final : public DraftSource {
   const int width_;
   const Acceptance acceptance_;
   std::size_t prompt_ = 0;   // tokens
-  std::vector<int> wanted_;  // the sequence and what was proposed behind it
+  std::vector<int> wanted_;  // the sequence and the proposals after it
 };
 
 }  // namespace thermocline::spec

@@ -22,7 +22,7 @@ base::Hash128 HashOf(const model::Vocabulary& vocabulary) {
   return hasher.Digest();
 }
 
-// The cheapest predictor that the target has; of one without true zeros, the inputs that count.
+// Returns the target's cheapest predictor; mode inputs for a model without exact zeros.
 Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& target, double shift) {
   std::vector<ffn::FfnPolicy> policies;
   for (std::size_t l = 0; l < target.weights->layers.size(); ++l) {
@@ -47,7 +47,8 @@ Result<std::vector<ffn::FfnPolicy>> DraftPolicies(const load::LoadedModel& targe
   return policies;
 }
 
-// Why `target` cannot draft for itself while it verifies; "" = it can. Begins a sentence.
+// Returns the reason why `target` cannot draft for itself while it verifies, as the start of a
+// sentence; "" = it can.
 std::string WhyNotAhead(SpecMode mode, const load::LoadedModel& target) {
   const std::string what = "spec.source self cannot draft while the model verifies: ";
   if (target.flash != nullptr)
@@ -143,7 +144,7 @@ Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
   std::string& also = target.model.ffn.also;
-  // A model that has the rules of mode inputs drafts by these.
+  // A model with rules for mode inputs uses these for drafting.
   if (!target.model.ffn.Names(FfnMode::kInputs)) also += also.empty() ? "sign" : ",sign";
   if (options.mode == SpecMode::kSync) return;
   target.sizes.ahead = {.tokens_max = ModelSource::kSelfStepTokens,
@@ -215,7 +216,7 @@ Status Speculation::MakeSource(Params& p) {
   }
   if (source == SpecSource::kModel && fallback_.empty()) {
     draft_path_ = p.draft.model->path;
-    // As its cache was planned: longer sequences go on without drafts.
+    // The planned KV cache bounds the length: longer sequences continue without drafts.
     const int longest =
         std::min(p.draft.model->config.max_position_embeddings, p.draft.model->context);
     ASSIGN_OR_RETURN(auto model,
@@ -268,14 +269,14 @@ Status Speculation::MakeSelfSource(const Params& p) {
 void Speculation::WarmUp(int token, double seconds) {
   if (source_ == nullptr) return;
   const base::Stopwatch begin;
-  // Different tokens, as text has them: they need different neurons.
+  // Uses different tokens, as in real text: they activate different neurons.
   std::vector<int> tokens(kDraftTokensMax + 1, token);
   for (std::size_t i = 1; i < tokens.size(); ++i)
     tokens[i] = static_cast<int>(i * 7919 % vocab_size_);
   const int most = (any_length_ ? kDraftTokensMax : kSparseDraftTokensMax) + 1;
   const int longest = std::min(most, cache_->capacity() - 1);
   cache_->Clear();
-  // The first warms up; two lengths are measured however long they take.
+  // The first round warms up; two lengths are measured regardless of the time.
   int steps = 0;
   for (int round = 0; round < 4; ++round) {
     for (const int length : {1, 5, most, 2, 9, 3}) {
@@ -300,7 +301,7 @@ void Speculation::MeasureDraft(int token, double seconds) {
   const base::Stopwatch begin;
   Draft draft;
   const auto more = [](const Draft& d) { return d.size < 8; };
-  // Seconds of a token, the least of a few.
+  // Returns seconds per token, the minimum of several runs.
   const auto measure = [&](int threads) {
     double least = 1e9;
     model_->SetThreads(threads);

@@ -1,5 +1,5 @@
-// From what is asked for to what drafts: options checked, the draft model loaded and compared with
-// the target, times measured.
+// Sets up speculation from the options: checks them, loads the draft model, compares it with the
+// target and measures step times.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace thermocline::spec {
 
-// InvalidArgument with the option's name, its value and what it may be.
+// Returns InvalidArgument with the option's name, its value and the allowed values.
 Status Validate(const SpecOptions& options);
 
-// The draft model of `options`, if it has one; it takes kernels and threads as the target does.
-// `fallback` says why there is none though it was asked for, which is an error (that of
-// load::LoadModel) where options.required.
+// The draft model of `options`, if it has one; it uses kernels and threads as the target does.
+// `fallback` gives the reason if a requested draft model could not be loaded; where
+// options.required, that is an error instead (that of load::LoadModel).
 struct LoadedDraft {
   std::unique_ptr<load::LoadedModel> model;
   std::string fallback;
@@ -24,14 +24,14 @@ struct LoadedDraft {
 Result<LoadedDraft> LoadDraft(const SpecOptions& options, const load::LoadOptions& target);
 
 // Checks that `draft` can draft for `target`: InvalidArgument with the first token that differs.
-// Warns of a draft that is larger than its target.
+// Logs a warning for a draft that is larger than its target.
 Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft);
 
-// Asks the target's loading for the draft's needs: the predictor of self, and memory to draft
-// ahead.
+// Adds the draft's needs to the target's load options: the predictor for drafts by the target
+// itself, and memory to draft ahead.
 void AskOfTarget(const SpecOptions& options, load::LoadOptions& target);
 
-// Everything that decodes with drafts. Decode thread only, but for its making.
+// Everything that decodes with drafts. Decode thread only, except Create.
 class Speculation {
  public:
   struct Params {
@@ -42,22 +42,21 @@ class Speculation {
     nn::KvCache& cache;              // of the target
     sampling::Sampler& sampler;
   };
-  // Errors of Validate, CheckPair (where the draft is required), and FailedPrecondition where the
-  // target cannot draft for itself, or not while it verifies and the mode asks for that.
+  // Errors of Validate, CheckPair (where the draft is required), and FailedPrecondition if the
+  // target cannot draft for itself, or not while it verifies and the mode requires that.
   static Result<std::unique_ptr<Speculation>> Create(Params params);
 
-  // Measures steps of the target and of the draft on `tokens`' beginning, for at most about
-  // `seconds`; leaves the cache empty. Without an end of it in the first second or so: a target on
-  // a slow device is measured on line.
+  // Measures steps of the target and of the draft, for about `seconds`; leaves the cache empty. A
+  // slow target exceeds this time after two measured steps, and is then measured on line.
   void WarmUp(int token, double seconds);
 
-  // The decoder of every request; without a source where the mode is off.
+  // The decoder of every request; without a source if the mode is off.
   Decoder& decoder() { return *decoder_; }
   SpecMode mode() const { return options_.mode; }
   int tokens_max() const { return options_.tokens_max; }
-  // Why the source cannot work while the target verifies; "" = it can, or there is none.
+  // The reason why the source cannot work while the target verifies; "" = it can, or there is none.
   const std::string& not_ahead() const { return not_ahead_; }
-  // The statistics of all requests so far, as of the last End.
+  // The statistics of all requests up to the last End.
   SpecStats Stats() const;
 
  private:
@@ -75,7 +74,7 @@ class Speculation {
       false;  // the target's steps may have more than kSparseDraftTokensMax + 1 tokens
   std::unique_ptr<DraftSource> source_;
   std::unique_ptr<DraftSource> beside_;  // as Decoder::Params
-  class ModelSource* model_ = nullptr;   // the source, if it is one
+  class ModelSource* model_ = nullptr;   // the source, if it is a ModelSource
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<Decoder> decoder_;
 };

@@ -15,7 +15,7 @@ exec::StepResult<std::span<const float>> TransformerTarget::Step(std::span<const
 }
 
 void TransformerTarget::Keep(int kept) {
-  if (stepped_ == 1) return;  // the step ended itself
+  if (stepped_ == 1) return;  // a step of one token needs no EndVerify
   transformer_.CountKept(kept);
   cache_.SetLength(cache_.length() - stepped_ + kept);
   transformer_.EndVerify(kept);

@@ -1,4 +1,4 @@
-// The model whose text it is, as the decoder sees it.
+// The target model, as the decoder sees it.
 #pragma once
 
 #include <span>
@@ -9,21 +9,22 @@
 
 namespace thermocline::spec {
 
-// Decode thread only. A seam: tests put tables of toy models behind it.
+// Decode thread only. A seam: tests replace it by tables of toy models.
 class Target {
  public:
   virtual ~Target() = default;
-  // Computes `tokens` behind those that are kept. Logits [T, V], until the next call. Errors as
-  // exec::Transformer::Forward; then nothing was added.
-  // Requires: 1 <= T <= kDraftTokensMax + 1.
+  // Computes `tokens` after the kept ones. Returns logits [T, V], valid until the next call. Errors
+  // as exec::Transformer::Forward; then no token was added. Requires: 1 <= T <= kDraftTokensMax +
+  // 1.
   virtual exec::StepResult<std::span<const float>> Step(std::span<const int> tokens) = 0;
-  // The first `tokens` tokens of the next step will probably be kept. Holds until that step.
+  // A hint that the first `tokens` tokens of the next step will probably be kept. Holds until that
+  // step.
   virtual void ExpectKept(int tokens) { static_cast<void>(tokens); }
   // Keeps the first `kept` tokens of the last step and drops the others.
   virtual void Keep(int kept) = 0;
-  // Threads that a step uses; the others are left to the draft. Until it is called again.
+  // Sets the threads that a step uses; the others are left to the draft. Holds until the next call.
   virtual void SetThreads(int threads) = 0;
-  virtual int threads() const = 0;  // all there are
+  virtual int threads() const = 0;  // all available
 };
 
 class TransformerTarget final : public Target {

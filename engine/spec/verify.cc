@@ -5,8 +5,8 @@
 namespace thermocline::spec {
 namespace {
 
-// max(0, p - q) into `residual`, tokens ascending. Tokens that are p's have room in the weights,
-// which hold p - q by token before what is left of them is moved to the front.
+// Writes max(0, p - q) into `residual`, tokens ascending. The weights have room for the tokens of
+// p: they hold p - q by token before the rest is moved to the front.
 void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
               sampling::Distribution& residual) {
   residual.Clear();
@@ -39,7 +39,7 @@ Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Ac
   const double p = target.Probability(proposal.token), q = draft.Probability(proposal.token);
   if (p >= q || chance.Accept(p / q, position)) return {true, proposal.token};
   Residual(target, draft, scratch);
-  if (scratch.size() == 0) {  // p is q but for rounding
+  if (scratch.size() == 0) {  // p equals q except for rounding
     if (p > 0) return {true, proposal.token};
     return {false, chance.Pick(target, position, sampling::Stream::kCorrection)};
   }

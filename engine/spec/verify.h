@@ -9,8 +9,8 @@
 //               seed depends on the draft.
 // TV is the total variation between p and q. docs/speculation-sampling.md has the figures.
 //
-// Rejection asks one thing of its caller: whether a proposal is judged must not depend on the token
-// that was drawn for it or behind it. Who judges likely tokens alone bends the distribution.
+// Rejection has one condition: the decision to judge a proposal must not depend on the token that
+// was drawn for it or after it. Judging only likely tokens distorts the distribution.
 //
 // Source: Leviathan et al. 2023, Chen et al. 2023 (rejection); Daliri et al. 2025 (same text).
 #pragma once
@@ -25,19 +25,18 @@ using Acceptance = SpecAcceptance;
 
 struct Verdict {
   bool accepted;
-  int token;  // that comes at this position: the proposal's if it is accepted
+  int token;  // the token at this position: the proposal's if it is accepted
 };
 
-// Judges a proposal for `position` (tokens before it). A proposal without a distribution is judged
-// by same text, which is rejection with q(x) = 1. `scratch` is written over; nothing allocates once
-// it has been reserved for V tokens.
-// Requires: `target` is not empty; a proposal's distribution is what Pick(q, position, kToken) drew
-// the token from.
+// Judges a proposal for `position` (the number of tokens before it). A proposal without a
+// distribution is judged by same text, which is rejection with q(x) = 1. `scratch` is overwritten;
+// nothing allocates once it has been reserved for V tokens. Requires: `target` is not empty; a
+// proposal's distribution is the one from which Pick(q, position, kToken) drew the token.
 Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
               const sampling::Chance& chance, std::uint64_t position,
               sampling::Distribution& scratch);
 
-// The token at `position` where none is proposed.
+// The token at `position` if there is no proposal.
 int Choose(const sampling::Distribution& target, const sampling::Chance& chance,
            std::uint64_t position);
 
