@@ -103,6 +103,11 @@ Status MxfpRow(const ModelFile& model, const MxfpParts& p, std::int64_t row,
   return OkStatus();
 }
 
+Status TooSmall(const TensorInfo& stored, const char* what, std::int64_t size, std::int64_t at) {
+  return base::InvalidArgument("tensor '", stored.name, "' has ", size, " ", what,
+                               ", too few for number ", at, " of the order it is read in");
+}
+
 }  // namespace
 
 TensorInfo TurnedTensor(const ModelFile& model, const Turn& turn) {
@@ -120,17 +125,43 @@ TensorInfo TurnedTensor(const ModelFile& model, const Turn& turn) {
 }
 
 TensorInfo PickedTensor(const ModelFile& model, const Pick& pick) {
-  TensorInfo out = pick.stored;
-  out.name = pick.name;
-  out.cols = pick.cols;
-  out.bytes = out.rows * out.cols * out.type->block_bytes;
+  return ReorderedColumns(
+      model, pick.stored, pick.name, pick.cols,
+      [first = pick.first, step = pick.step](std::int64_t i) { return first + i * step; });
+}
+
+TensorInfo ReorderedRows(const ModelFile& model, const TensorInfo& stored, std::string name,
+                         std::int64_t rows, StoredIndex from) {
+  TensorInfo out = stored;
+  out.name = std::move(name);
+  out.rows = rows;
+  out.bytes = stored.row_bytes() * rows;
   out.source = std::make_shared<const RowSource>(
-      [&model, pick](std::int64_t row, std::span<std::byte> to) -> Status {
-        const std::size_t element = pick.stored.type->block_bytes;
-        std::vector<std::byte> from(pick.stored.row_bytes());
-        RETURN_IF_ERROR(model.ReadRows(pick.stored, row, 1, from));
-        for (std::size_t i = 0; i < to.size() / element; ++i)
-          std::memcpy(&to[i * element], &from[(pick.first + i * pick.step) * element], element);
+      [&model, stored, from = std::move(from)](std::int64_t row, std::span<std::byte> to) {
+        const std::int64_t at = from(row);
+        return at < stored.rows ? model.ReadRows(stored, at, 1, to)
+                                : TooSmall(stored, "rows", stored.rows, at);
+      });
+  return out;
+}
+
+TensorInfo ReorderedColumns(const ModelFile& model, const TensorInfo& stored, std::string name,
+                            std::int64_t cols, StoredIndex from) {
+  TensorInfo out = stored;
+  out.name = std::move(name);
+  out.cols = cols;
+  out.bytes = out.rows * out.cols * out.type->block_bytes;
+  out.source =
+      std::make_shared<const RowSource>([&model, stored, cols, from = std::move(from)](
+                                            std::int64_t row, std::span<std::byte> to) -> Status {
+        const std::size_t element = stored.type->block_bytes;
+        std::vector<std::byte> bytes(stored.row_bytes());
+        RETURN_IF_ERROR(model.ReadRows(stored, row, 1, bytes));
+        for (std::int64_t i = 0; i < cols; ++i) {
+          const std::int64_t at = from(i);
+          if (at >= stored.cols) return TooSmall(stored, "columns", stored.cols, at);
+          std::memcpy(&to[i * element], &bytes[at * element], element);
+        }
         return OkStatus();
       });
   return out;

@@ -2,6 +2,8 @@
 // blocks. Each borrows `model`, which must outlive it.
 #pragma once
 
+#include <functional>
+
 #include "engine/model/model_file.h"
 
 namespace thermocline::model {
@@ -28,6 +30,16 @@ struct Pick {
   std::int64_t first = 0, step = 1, cols = 0;
 };
 TensorInfo PickedTensor(const ModelFile& model, const Pick& pick);
+
+// The stored row, or element of a row, that is row or element `i` of a reordered tensor.
+using StoredIndex = std::function<std::int64_t(std::int64_t i)>;
+// `rows` rows of `stored`. Reading fails with InvalidArgument where `stored` has no such row.
+TensorInfo ReorderedRows(const ModelFile& model, const TensorInfo& stored, std::string name,
+                         std::int64_t rows, StoredIndex from);
+// `cols` elements of each row of `stored`. Requires: a type whose elements can be read one by one.
+// Reading fails with InvalidArgument where `stored` has no such element.
+TensorInfo ReorderedColumns(const ModelFile& model, const TensorInfo& stored, std::string name,
+                            std::int64_t cols, StoredIndex from);
 
 // MXFP4 as Hugging Face stores it, nibbles in the order of their elements and scales apart.
 // `blocks` [rows, cols / 2] and `scales` [rows, cols / 32] are bytes. Source: the OCP MX format;

@@ -130,9 +130,8 @@ Result<BitNetWeights> ReadBitNetWeights(const Json& config) {
       (mode != "offline" && mode != "online") || hf::Flag(*quantization, "use_rms_norm", false))
     return base::Unimplemented("field 'quantization_config' ", quantization->Dump(),
                                " is not supported");
-  const Json* kept = quantization->Find("modules_to_not_convert");
-  for (const Json& module :
-       kept != nullptr && kept->is_array() ? kept->as_array() : Json::Array{}) {
+  ASSIGN_OR_RETURN(const Json::Array kept, hf::List(*quantization, {"modules_to_not_convert"}));
+  for (const Json& module : kept) {
     if (!module.is_string() || module.as_string() != "lm_head")
       return base::Unimplemented("field 'modules_to_not_convert' with ", module.Dump(),
                                  " is not supported; supported is lm_head");

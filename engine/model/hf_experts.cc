@@ -28,18 +28,15 @@ Status ReadShared(const Json& json, ExpertConfig& e) {
 
 // Reads the list of layer kinds: dense ones, then sparse ones.
 Status ReadLayerTypes(const Json& json, ModelConfig& c) {
-  const Json* types = FindFirst(json, {"mlp_layer_types"});
-  if (types == nullptr) return OkStatus();
-  if (!types->is_array())
-    return base::InvalidArgument("field 'mlp_layer_types' is ", types->Dump(), ", not an array");
-  const Json::Array& list = types->as_array();
+  ASSIGN_OR_RETURN(const Json::Array list, hf::List(json, {"mlp_layer_types"}));
+  if (list.empty()) return OkStatus();
   const auto is = [](const Json& item, const char* name) {
     return item.is_string() && item.as_string() == name;
   };
   const auto sparse =
       std::find_if(list.begin(), list.end(), [&](const Json& item) { return !is(item, "dense"); });
   if (!std::all_of(sparse, list.end(), [&](const Json& item) { return is(item, "sparse"); }))
-    return base::Unimplemented("mlp_layer_types ", types->Dump(),
+    return base::Unimplemented("mlp_layer_types ", Json(list).Dump(),
                                " other than dense ones before sparse ones is not supported");
   c.experts.first_layer = static_cast<int>(sparse - list.begin());
   return OkStatus();
@@ -58,14 +55,11 @@ Status ReadLayers(const Json& json, ModelConfig& c) {
     return base::Unimplemented("moe_layer_end_index ", last, " before the last of ",
                                c.num_hidden_layers, " layers is not supported");
   RETURN_IF_ERROR(ReadLayerTypes(json, c));
-  const Json* dense = FindFirst(json, {"mlp_only_layers"});
-  if (dense == nullptr) return OkStatus();
-  if (!dense->is_array())
-    return base::InvalidArgument("field 'mlp_only_layers' is ", dense->Dump(), ", not an array");
+  ASSIGN_OR_RETURN(const Json::Array dense, hf::List(json, {"mlp_only_layers"}));
   int layer = 0;
-  for (const Json& item : dense->as_array()) {
+  for (const Json& item : dense) {
     if (!item.is_int() || item.as_int() != layer++)
-      return base::Unimplemented("mlp_only_layers ", dense->Dump(),
+      return base::Unimplemented("mlp_only_layers ", Json(dense).Dump(),
                                  " other than the first ones is not supported");
   }
   e.first_layer = std::max(e.first_layer, layer);

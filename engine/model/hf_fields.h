@@ -41,6 +41,16 @@ inline Result<int> Int(const Json& config, Names keys, std::optional<int> absent
   return static_cast<int>(value->as_int());
 }
 
+// Returns an empty list if none of the fields exists.
+inline Result<Json::Array> List(const Json& config, Names keys) {
+  const Json* value = FindFirst(config, keys);
+  if (value == nullptr) return Json::Array{};
+  if (!value->is_array())
+    return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(),
+                                 ", not an array");
+  return value->as_array();
+}
+
 inline Result<double> Double(const Json& config, Names keys, double absent) {
   const Json* value = FindFirst(config, keys);
   if (value == nullptr) return absent;

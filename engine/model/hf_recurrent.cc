@@ -45,19 +45,17 @@ Status SetLayer(const Json& item, std::size_t layer, ModelConfig& c) {
 // Returns the kinds of layers, given as a list, a string of one letter each (Nemotron), the indices
 // of layers with attention (LFM2), or a period (Qwen3-Next).
 Result<Json::Array> LayerKinds(const Json& json, const ModelConfig& c) {
-  Json::Array kinds;
-  if (const Json* list = FindFirst(json, {"layer_types", "layers_block_type"});
-      list != nullptr && list->is_array())
-    return list->as_array();
+  ASSIGN_OR_RETURN(Json::Array kinds, hf::List(json, {"layer_types", "layers_block_type"}));
+  if (!kinds.empty()) return kinds;
   if (const Json* text = FindFirst(json, {"hybrid_override_pattern"});
       text != nullptr && text->is_string()) {
     for (const char letter : text->as_string()) kinds.emplace_back(std::string(1, letter));
     return kinds;
   }
-  const Json* full = FindFirst(json, {"full_attn_idxs"});
-  if (full != nullptr && full->is_array()) {
+  if (FindFirst(json, {"full_attn_idxs"}) != nullptr) {
+    ASSIGN_OR_RETURN(const Json::Array full, hf::List(json, {"full_attn_idxs"}));
     kinds.assign(c.num_hidden_layers, Json(std::string("linear_attention")));
-    for (const Json& item : full->as_array()) {
+    for (const Json& item : full) {
       if (!item.is_int() || item.as_int() < 0 || item.as_int() >= c.num_hidden_layers)
         return base::InvalidArgument("field 'full_attn_idxs' has the layer ", item.Dump());
       kinds[item.as_int()] = Json(std::string("full_attention"));
@@ -94,38 +92,6 @@ Status CheckSteps(const Json& json, const ModelConfig& c) {
   if (c.recurrent.kind == Mixer::kMamba2 && least.is_number() && least.as_double() > 0)
     return base::Unimplemented("time_step_limit ", limit->Dump(), " is not supported");
   return OkStatus();
-}
-
-// Returns `stored` with its rows in another order: row i is its row `from(i)`.
-using RowMap = std::function<std::int64_t(std::int64_t)>;
-TensorInfo Reordered(const ModelFile& model, const TensorInfo& stored, std::string name,
-                     std::int64_t rows, RowMap from) {
-  TensorInfo out = stored;
-  out.name = std::move(name);
-  out.rows = rows;
-  out.bytes = stored.row_bytes() * rows;
-  out.source = std::make_shared<const RowSource>(
-      [&model, stored, from = std::move(from)](std::int64_t row, std::span<std::byte> to) {
-        return model.ReadRows(stored, from(row), 1, to);
-      });
-  return out;
-}
-
-// Returns `stored` with the elements of each row in another order. Requires: a type whose elements
-// can be read one by one.
-TensorInfo ReorderedColumns(const ModelFile& model, const TensorInfo& stored, RowMap from) {
-  TensorInfo out = stored;
-  out.source =
-      std::make_shared<const RowSource>([&model, stored, from = std::move(from)](
-                                            std::int64_t row, std::span<std::byte> to) -> Status {
-        std::vector<std::byte> bytes(to.size());
-        RETURN_IF_ERROR(model.ReadRows(stored, row, 1, bytes));
-        const std::size_t element = stored.type->block_bytes;
-        for (std::int64_t i = 0; i < stored.cols; ++i)
-          std::memcpy(&to[i * element], &bytes[from(i) * element], element);
-        return OkStatus();
-      });
-  return out;
 }
 
 // The floats of a small tensor, in order.
@@ -175,15 +141,15 @@ class Arranger {
     const auto of_value = [=](std::int64_t row) {
       return row / (group * dv) * one + 2 * dk + row % (group * dv);
     };
-    *Find(stored.name) = Reordered(model_, stored, prefix + "attn_qkv.weight",
-                                   2 * keys + r_.inner(), [=](std::int64_t row) {
-                                     if (row >= 2 * keys) return of_value(row - 2 * keys);
-                                     const std::int64_t key = row % keys;
-                                     return key / dk * one + (row >= keys ? dk : 0) + key % dk;
-                                   });
+    *Find(stored.name) = ReorderedRows(model_, stored, prefix + "attn_qkv.weight",
+                                       2 * keys + r_.inner(), [=](std::int64_t row) {
+                                         if (row >= 2 * keys) return of_value(row - 2 * keys);
+                                         const std::int64_t key = row % keys;
+                                         return key / dk * one + (row >= keys ? dk : 0) + key % dk;
+                                       });
     model_.tensors.push_back(
-        Reordered(model_, stored, prefix + "attn_gate.weight", r_.inner(),
-                  [=](std::int64_t row) { return of_value(row) + group * dv; }));
+        ReorderedRows(model_, stored, prefix + "attn_gate.weight", r_.inner(),
+                      [=](std::int64_t row) { return of_value(row) + group * dv; }));
     return OkStatus();
   }
 
@@ -191,7 +157,7 @@ class Arranger {
   // then the second ones. Source: llama.cpp's converter.
   void Tile(const std::string& prefix) {
     const std::int64_t keys = r_.key_heads, group = r_.heads / keys;
-    const auto by = [=](std::int64_t size, std::int64_t first) -> RowMap {
+    const auto by = [=](std::int64_t size, std::int64_t first) -> StoredIndex {
       return [=](std::int64_t row) {
         if (row < first) return row;
         const std::int64_t head = (row - first) / size, at = (row - first) % size;
@@ -201,7 +167,7 @@ class Arranger {
     const std::int64_t dv = r_.value_dim, qk = 2 * keys * r_.key_dim;
     const auto rows = [&](const char* name, std::int64_t size, std::int64_t first) {
       if (TensorInfo* t = Find(prefix + name); t != nullptr)
-        *t = Reordered(model_, *t, t->name, t->rows, by(size, first));
+        *t = ReorderedRows(model_, *t, t->name, t->rows, by(size, first));
     };
     rows("attn_qkv.weight", dv, qk);
     rows("ssm_conv1d.weight", dv, qk);
@@ -210,9 +176,9 @@ class Arranger {
     rows("ssm_beta.weight", 1, 0);
     for (const char* name : {"ssm_a", "ssm_dt.bias"})
       if (TensorInfo* t = Find(prefix + name); t != nullptr)
-        *t = ReorderedColumns(model_, *t, by(1, 0));
+        *t = ReorderedColumns(model_, *t, t->name, t->cols, by(1, 0));
     if (TensorInfo* t = Find(prefix + "ssm_out.weight"); t != nullptr)
-      *t = ReorderedColumns(model_, *t, by(dv, 0));
+      *t = ReorderedColumns(model_, *t, t->name, t->cols, by(dv, 0));
   }
 
   // Computes -exp(A_log), and converts vectors that GGUF holds in f32.
@@ -277,6 +243,9 @@ Status ReadHuggingFaceRecurrent(const Json& json, ModelConfig& c) {
   RecurrentConfig& r = c.recurrent;
   r.kind = a.recurrent;
   r.tiled = a.tiled_heads;
+  if (c.num_hidden_layers > kLayersMax)
+    return base::InvalidArgument("num_hidden_layers is ", c.num_hidden_layers,
+                                 "; it must lie in [1, ", kLayersMax, "]");
   ASSIGN_OR_RETURN(const Json::Array kinds, LayerKinds(json, c));
   if (c.num_hidden_layers == 0) c.num_hidden_layers = base::IntSize(kinds);
   if (base::IntSize(kinds) != c.num_hidden_layers)

@@ -11,11 +11,7 @@ namespace {
 
 using hf::Flag;
 using hf::Int;
-
-Json::Array List(const Json& json, const char* key) {
-  const Json* value = json.Find(key);
-  return value != nullptr && value->is_array() ? value->as_array() : Json::Array{};
-}
+using hf::List;
 
 // Checks that a list of layers has one item per layer.
 Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& c) {
@@ -35,8 +31,8 @@ bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 // Reads SmallThinker's lists of layers with a window and of rotated layers. Only the family's own
 // order is supported.
 Status ReadLayouts(const Json& json, ModelConfig& c) {
-  const Json::Array windows = List(json, "sliding_window_layout"),
-                    rotated = List(json, "rope_layout");
+  ASSIGN_OR_RETURN(const Json::Array windows, List(json, {"sliding_window_layout"}));
+  ASSIGN_OR_RETURN(const Json::Array rotated, List(json, {"rope_layout"}));
   RETURN_IF_ERROR(CheckLength("sliding_window_layout", windows, c));
   RETURN_IF_ERROR(CheckLength("rope_layout", rotated, c));
   if (std::any_of(windows.begin(), windows.end(), IsNonZero)) {
@@ -67,7 +63,7 @@ Status ReadPeriod(const Json& json, ModelConfig& c) {
 
 // Reads a list of layers with and without a window.
 Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
-  const Json::Array types = List(json, "layer_types");
+  ASSIGN_OR_RETURN(const Json::Array types, List(json, {"layer_types"}));
   RETURN_IF_ERROR(CheckLength("layer_types", types, c));
   std::vector<bool> windowed;
   for (const Json& type : types) {
@@ -81,7 +77,7 @@ Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
 
 // Checks the list of layers without rotation (SmolLM3). Only the family's own order is supported.
 Status CheckUnrotated(const Json& json, const ModelConfig& c) {
-  const Json::Array rotated = List(json, "no_rope_layers");
+  ASSIGN_OR_RETURN(const Json::Array rotated, List(json, {"no_rope_layers"}));
   RETURN_IF_ERROR(CheckLength("no_rope_layers", rotated, c));
   ASSIGN_OR_RETURN(const int interval,
                    Int(json, {"no_rope_layer_interval"}, c.architecture->unrotated_period));
