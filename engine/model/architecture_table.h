@@ -126,6 +126,11 @@ constexpr void MakeQwenHybrid(Architecture& a) {
   a.shared_gated = true;
 }
 
+constexpr void MakeQwen35(Architecture& a) {
+  MakeQwenHybrid(a);
+  a.tiled_heads = true;
+}
+
 constexpr void MakeNemotronH(Architecture& a) {
   a.activation = Activation::kRelu2;
   a.gated = false;
@@ -337,16 +342,8 @@ inline constexpr std::array kArchitectures = {
               a.router.gating = Gating::kSigmoid;
             }),
     Variant("qwen3next", "qwen3_next", [](Architecture& a) { MakeQwenHybrid(a); }),
-    Variant("qwen35", "qwen3_5_text",
-            [](Architecture& a) {
-              MakeQwenHybrid(a);
-              a.tiled_heads = true;
-            }),
-    Variant("qwen35moe", "qwen3_5_moe_text",
-            [](Architecture& a) {
-              MakeQwenHybrid(a);
-              a.tiled_heads = true;
-            }),
+    Variant("qwen35", "qwen3_5_text", [](Architecture& a) { MakeQwen35(a); }),
+    Variant("qwen35moe", "qwen3_5_moe_text", [](Architecture& a) { MakeQwen35(a); }),
     Variant("granitehybrid", "granitemoehybrid",
             [](Architecture& a) {
               a.scales = true;

@@ -38,7 +38,6 @@ Result<int> Largest(const Keys& keys, const std::string& key, const ModelConfig&
                     std::optional<int> absent) {
   if (c.architecture->recurrent == Mixer::kAttention || !keys.Has(key))
     return keys.Int(key, absent);
-  constexpr int kLayersMax = 1024;
   ASSIGN_OR_RETURN(const auto sizes,
                    keys.IntsByLayer(key, std::clamp(c.num_hidden_layers, 1, kLayersMax)));
   const int largest = *std::max_element(sizes.begin(), sizes.end());

@@ -18,6 +18,8 @@ Result<std::vector<Mixer>> MixersByPeriod(const Keys& keys, const Json& metadata
       return base::InvalidArgument("key '", key, "' has ", layers.size(), " items for ",
                                    c.num_hidden_layers, " layers");
     for (std::size_t l = 0; l < mixers.size(); ++l) {
+      if (!layers[l].is_bool() && !layers[l].is_int())
+        return base::InvalidArgument("key '", key, "' holds a ", layers[l].type_name());
       const bool recurrent = layers[l].is_bool() ? layers[l].as_bool() : layers[l].as_int() != 0;
       if (!recurrent) mixers[l] = Mixer::kAttention;
     }
@@ -75,6 +77,9 @@ Status ReadGgufRecurrent(const Keys& keys, const Json& metadata, const std::stri
                          ModelConfig& c) {
   c.unrotated = c.architecture->recurrent == Mixer::kMamba2;
   if (c.architecture->recurrent == Mixer::kAttention) return OkStatus();
+  if (c.num_hidden_layers < 1 || c.num_hidden_layers > kLayersMax)
+    return base::InvalidArgument("key '", prefix, "block_count' is ", c.num_hidden_layers,
+                                 "; it must lie in [1, ", kLayersMax, "]");
   RecurrentConfig& r = c.recurrent;
   r.kind = c.architecture->recurrent;
   r.tiled = c.architecture->tiled_heads;

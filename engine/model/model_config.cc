@@ -307,7 +307,7 @@ Status RequireNetworks(const ModelConfig& config, std::string_view what) {
 }
 
 void SetDenseSize(ModelConfig& c) {
-  for (int layer = 0; layer < std::min(c.num_hidden_layers, 1024); ++layer)
+  for (int layer = 0; layer < std::min(c.num_hidden_layers, kLayersMax); ++layer)
     if (!c.experts.InLayer(layer)) return;
   c.intermediate_size = c.experts.intermediate_size;
 }
@@ -315,7 +315,7 @@ void SetDenseSize(ModelConfig& c) {
 Status ValidateConfig(const ModelConfig& c) {
   RETURN_IF_ERROR(CheckRange("hidden_size", c.hidden_size, 1, 1 << 17));
   RETURN_IF_ERROR(CheckRange("intermediate_size", c.intermediate_size, 1, 1 << 20));
-  RETURN_IF_ERROR(CheckRange("num_hidden_layers", c.num_hidden_layers, 1, 1024));
+  RETURN_IF_ERROR(CheckRange("num_hidden_layers", c.num_hidden_layers, 1, kLayersMax));
   RETURN_IF_ERROR(CheckRange("num_attention_heads", c.num_attention_heads, 1, 1024));
   RETURN_IF_ERROR(
       CheckRange("num_key_value_heads", c.num_key_value_heads, 1, c.num_attention_heads));

@@ -49,6 +49,8 @@ struct LatentConfig {
   bool any() const { return kv_lora_rank > 0; }
 };
 
+inline constexpr int kLayersMax = 1024;
+
 struct ModelConfig {
   const Architecture* architecture = nullptr;
   int hidden_size = 0;              // D

@@ -23,7 +23,6 @@ struct RecurrentConfig {
   int key_dim = 0;                 // rows of a head's state
   int value_dim = 0;               // columns of a head's state
   bool tiled = false;  // head j reads key head j % key_heads, else j * key_heads / heads
-  double step_min = 0, step_max = 1e30;  // Mamba-2: bounds of dt
 
   bool any() const { return kind != Mixer::kAttention; }
   int inner() const { return heads * value_dim; }
