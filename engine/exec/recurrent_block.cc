@@ -69,8 +69,7 @@ void RecurrentBlock::Run(int layer) {
   const float* taps = inputs_.TapsOf(layer, taps_);
   for (const StepTokens::Part& part : step_.parts()) Settle(layer, taps, part);
   Project(layer);
-  for (const StepTokens::Part& part : step_.parts())
-    nn::ForTokens(pool_, part.count, [&](int i) { ConvolveToken(layer, taps, part, i); });
+  nn::ForTokens(pool_, step_.count(), [&](int t) { ConvolveToken(layer, taps, t); });
   if (r_.kind != Mixer::kShortConv) {
     pool_.Run(base::IntSize(step_.parts()) * r_.heads, [&](int item, int thread) {
       Recur(layer, step_.parts()[item / r_.heads], item % r_.heads, thread);
@@ -105,16 +104,22 @@ const float* RecurrentBlock::Column(int token) const {
   return in_.data() + Offset(token, in_rows_) + (r_.kind == Mixer::kMamba2 ? r_.inner() : 0);
 }
 
-void RecurrentBlock::ConvolveToken(int layer, const float* taps, const StepTokens::Part& part,
-                                   int index) {
-  const int token = part.first + index;
-  const float* history =
-      part.cache->state().data() + part.cache->pool().states().layout().columns_at(layer);
-  std::array<const float*, kernels::kConvTapsMax> rows = {};
+template <typename ColumnOf>
+auto RecurrentBlock::RowsOf(const float* history, int index, const ColumnOf& column_of) const
+    -> TapRows {
+  TapRows rows = {};
   for (int t = 0; t < r_.taps; ++t) {
-    const int at = index - (r_.taps - 1) + t;  // in the part
-    rows[t] = at >= 0 ? Column(part.first + at) : history + Offset(at + r_.taps - 1, channels_);
+    const int at = index - (r_.taps - 1) + t;
+    rows[t] = at >= 0 ? column_of(at) : history + Offset(at + r_.taps - 1, channels_);
   }
+  return rows;
+}
+
+void RecurrentBlock::ConvolveToken(int layer, const float* taps, int token) {
+  const auto& [cache, position] = step_.place(token);
+  const int index = position - cache->length(), first = token - index;  // in its part
+  const float* history = cache->state().data() + cache->pool().states().layout().columns_at(layer);
+  const TapRows rows = RowsOf(history, index, [&](int at) { return Column(first + at); });
   inputs_.Convolve(layer, taps, std::span(rows).first(r_.taps),
                    columns_.data() + Offset(token, channels_));
   if (r_.kind == Mixer::kShortConv) return;
@@ -169,6 +174,14 @@ void RecurrentBlock::RecurHead(float* state, int head, const Vectors& of, float*
                    .out = out == nullptr ? nullptr : out + Offset(head, r_.value_dim)});
 }
 
+template <typename ColumnOf>
+void RecurrentBlock::PushColumns(float* history, int count, const ColumnOf& column_of) const {
+  const int kept = r_.taps - 1, old = std::max(0, kept - count);
+  std::copy_n(history + Offset(kept - old, channels_), Offset(old, channels_), history);
+  for (int i = old; i < kept; ++i)
+    std::copy_n(column_of(count - (kept - i)), channels_, history + Offset(i, channels_));
+}
+
 void RecurrentBlock::EndPart(int layer, const StepTokens::Part& part) {
   if (part.tentative) return KeepInputs(layer, part);
   float* history =
@@ -184,14 +197,6 @@ void RecurrentBlock::KeepInputs(int layer, const StepTokens::Part& part) {
     if (r_.kind != Mixer::kShortConv)
       std::copy_n(gates_.data() + Offset(part.first + i, 2 * r_.heads), 2 * r_.heads, kept);
   }
-}
-
-void RecurrentBlock::PushColumns(float* history, int count,
-                                 const std::function<const float*(int)>& column) const {
-  const int kept = r_.taps - 1, old = std::max(0, kept - count);
-  std::copy_n(history + Offset(kept - old, channels_), Offset(old, channels_), history);
-  for (int i = old; i < kept; ++i)
-    std::copy_n(column(count - (kept - i)), channels_, history + Offset(i, channels_));
 }
 
 void RecurrentBlock::Output(int layer) {
@@ -243,11 +248,7 @@ void RecurrentBlock::Settle(int layer, const float* taps, const StepTokens::Part
   };
   if (r_.kind != Mixer::kShortConv) {
     nn::ForTokens(pool_, count, [&](int i) {
-      std::array<const float*, kernels::kConvTapsMax> rows = {};
-      for (int t = 0; t < r_.taps; ++t) {
-        const int at = i - (r_.taps - 1) + t;
-        rows[t] = at >= 0 ? column(at) : history + Offset(at + r_.taps - 1, channels_);
-      }
+      const TapRows rows = RowsOf(history, i, column);
       float* columns = columns_.data() + Offset(i, channels_);
       inputs_.Convolve(layer, taps, std::span(rows).first(r_.taps), columns);
       (void)inputs_.Values(columns, column(i) + channels_, values_.data() + Offset(i, r_.inner()));

@@ -11,7 +11,7 @@
 // Source: the ring of inputs in ReplaySSM (vLLM), with the plain recurrence.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <vector>
 
 #include "engine/base/worker_pool.h"
@@ -51,7 +51,13 @@ class RecurrentBlock {
   // A token's input of the convolution.
   const float* Column(int token) const;
   void Project(int layer);
-  void ConvolveToken(int layer, const float* taps, const StepTokens::Part& part, int index);
+  // Inputs of the convolution at one token, the oldest first.
+  using TapRows = std::array<const float*, kernels::kConvTapsMax>;
+  // Those of the `index`-th token after the history [taps - 1, C]; column_of(i) is that of the
+  // i-th.
+  template <typename ColumnOf>
+  TapRows RowsOf(const float* history, int index, const ColumnOf& column_of) const;
+  void ConvolveToken(int layer, const float* taps, int token);
   void Recur(int layer, const StepTokens::Part& part, int head, int thread);
   // The vectors of consecutive tokens; only Mamba reads `values`.
   struct Vectors {
@@ -68,7 +74,8 @@ class RecurrentBlock {
   void Output(int layer);
   void GateToken(int layer, int token);
   // Shifts the history [taps - 1, C] by `count` columns.
-  void PushColumns(float* history, int count, const std::function<const float*(int)>& column) const;
+  template <typename ColumnOf>
+  void PushColumns(float* history, int count, const ColumnOf& column_of) const;
 
   const model::ModelConfig& config_;
   const model::RecurrentConfig& r_;

@@ -146,6 +146,7 @@ int Transformer::Begin(std::span<const Part> parts, Step step) {
     const bool tentative = recurrent_.has_value() && verified && count > 1 && part.rows == count &&
                            count <= part.cache->pool().states().pending_max();
     step_.Add(part.tokens, *part.cache, attention_.TokensOfTile(count), tentative);
+    CHECK(!recurrent_.has_value() || part.cache->has_state());
     ws_.Cover(part.cache->length() + count);
     device_parts_.push_back({part.cache, count, part.rows});
     rows += part.rows;
