@@ -56,29 +56,23 @@ KvBlocks CountApart(const EngineConfig& config, const model::ModelConfig& model,
   return blocks;
 }
 
-KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model, KvType type,
-                     int context, bool whole) {
-  const KvBlocks together =
-      CountWhole(nn::KvPool::BlockBytes(model, type), context, config.serving.prefix_cache_bytes);
-  if (whole || model.recurrent.any() || nn::KvPool::BlockBytesByKind(model, type).window == 0)
-    return together;
-  const KvBlocks apart = CountApart(config, model, type, context);
-  return apart.window < together.all ? apart : together;
-}
-
 // The states of recurrent layers: of sequences, and snapshots that finished requests may keep,
 // which take half of what these may keep, in [kSnapshotsMin, kSnapshotsMax] where nobody says how
 // much that is.
 struct States {
   int sequences = 0, kept = 0, pending = 0;
-  int all() const { return sequences + kept; }
+  std::size_t state_bytes = 0;
+  std::size_t bytes() const { return (sequences + kept) * state_bytes; }
+  std::int64_t kept_bytes() const { return kept * static_cast<std::int64_t>(state_bytes); }
 };
 
 States CountStates(const EngineConfig& config, const model::ModelConfig& model, int context) {
   constexpr std::int64_t kSnapshotsMin = 8, kSnapshotsMax = 64;
   if (!model.recurrent.any()) return {};
-  States states{.sequences = config.serving.sequences_max, .pending = StepLogitsMax(config)};
-  const auto state = static_cast<std::int64_t>(nn::StatePool::Bytes(model, states.pending));
+  States states{.sequences = config.serving.sequences_max,
+                .pending = std::min(StepLogitsMax(config), kDraftTokensMax + 1)};
+  states.state_bytes = nn::StatePool::Bytes(model, states.pending);
+  const auto state = static_cast<std::int64_t>(states.state_bytes);
   const std::int64_t asked = config.serving.prefix_cache_bytes;
   const auto blocks = static_cast<std::int64_t>(
       nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, config.model.kv_type));
@@ -88,15 +82,27 @@ States CountStates(const EngineConfig& config, const model::ModelConfig& model, 
   return states;
 }
 
+KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model, KvType type,
+                     int context, bool whole) {
+  const std::int64_t asked = config.serving.prefix_cache_bytes;
+  const std::int64_t of_blocks =
+      asked < 0 ? asked : asked - CountStates(config, model, context).kept_bytes();
+  const KvBlocks together = CountWhole(nn::KvPool::BlockBytes(model, type), context, of_blocks);
+  if (whole || model.recurrent.any() || nn::KvPool::BlockBytesByKind(model, type).window == 0)
+    return together;
+  const KvBlocks apart = CountApart(config, model, type, context);
+  return apart.window < together.all ? apart : together;
+}
+
 }  // namespace
 
 std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
                     bool whole) {
   const KvType type = config.model.kv_type;
   const KvBlocks blocks = CountBlocks(config, model, type, context, whole);
-  const States states = CountStates(config, model, context);
-  const std::size_t state_bytes = states.all() * nn::StatePool::Bytes(model, states.pending);
-  if (blocks.window == 0) return blocks.all * nn::KvPool::BlockBytes(model, type) + state_bytes;
+  if (blocks.window == 0)
+    return blocks.all * nn::KvPool::BlockBytes(model, type) +
+           CountStates(config, model, context).bytes();
   const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);
   return blocks.all * bytes.whole + blocks.window * bytes.window;
 }
@@ -118,7 +124,7 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedMode
                                                   .blocks = static_cast<int>(blocks.all),
                                                   .type = model.kv_type,
                                                   .window_blocks = blocks.window,
-                                                  .states = states.all(),
+                                                  .states = states.sequences + states.kept,
                                                   .pending = states.pending}));
   return KvMemory{std::move(pool),
                   context,
