@@ -247,8 +247,6 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
   const int q = HeadDim(p) * p.heads, kv = HeadDim(p) * p.kv_heads;
   const std::vector<float> ones(d, 1.0F);
   const model::Architecture& architecture = *file.config.architecture;
-  const PlainRows plain_rows = [r](std::uint64_t kind, int layer, std::int64_t row, float gain,
-                                   std::span<float> out) { r->Plain(kind, layer, row, gain, out); };
   file.AddMatrix("token_embd.weight", p.vocab_size, d, [r](std::int64_t row, std::span<float> out) {
     r->Embedding(row, out);
     return OkStatus();
@@ -264,7 +262,7 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
     };
     file.AddVector(prefix + "attn_norm.weight", ones);
     if (file.config.recurrent.has_state(l)) {
-      AddRecurrent(plain_rows, l, file);
+      AddRecurrent(plain, prefix, file);
     } else {
       plain("attn_q.weight", 10, architecture.attention_gate ? 2 * q : q, d, 1);
       plain("attn_k.weight", 11, kv, d, 1);
@@ -277,7 +275,7 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
     file.AddVector(StrCat(prefix, architecture.ffn_norm, ".weight"), ones);
     if (p.experts > 0) {
       AddExperts(r, l, file);
-      AddSharedExpert(plain_rows, l, file);
+      AddSharedExpert(plain, prefix, file);
       continue;
     }
     file.AddMatrix(prefix + (p.opt ? "ffn_up.weight" : "ffn_gate.weight"), f, d,

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/base/strings.h"
-
 namespace thermocline::tools {
 
 const char* FamilyOf(const SynthParams& p) {
@@ -42,17 +40,9 @@ void SetMixers(const SynthParams& p, model::ModelConfig& c) {
   r.tiled = c.architecture->tiled_heads;
 }
 
-void AddRecurrent(const PlainRows& rows_of, int layer, model::ModelFile& file) {
+void AddRecurrent(const AddPlain& plain, const std::string& prefix, model::ModelFile& file) {
   const model::RecurrentConfig& c = file.config.recurrent;
   const int d = file.config.hidden_size, channels = c.channels(d), inner = c.inner();
-  const std::string prefix = StrCat("blk.", layer, ".");
-  const auto plain = [&](const char* name, std::uint64_t kind, int rows, int cols, float gain) {
-    file.AddMatrix(prefix + name, rows, cols,
-                   [rows_of, kind, layer, gain](std::int64_t row, std::span<float> out) {
-                     rows_of(kind, layer, row, gain, out);
-                     return OkStatus();
-                   });
-  };
   const auto vector = [&](const char* name, int n, float value) {
     file.AddVector(prefix + name, std::vector<float>(n, value));
   };
@@ -89,17 +79,9 @@ void AddRecurrent(const PlainRows& rows_of, int layer, model::ModelFile& file) {
   plain("ssm_out.weight", 22, d, inner, kQuiet);
 }
 
-void AddSharedExpert(const PlainRows& rows_of, int layer, model::ModelFile& file) {
+void AddSharedExpert(const AddPlain& plain, const std::string& prefix, model::ModelFile& file) {
   const int d = file.config.hidden_size, f = file.config.experts.shared_intermediate_size;
   if (f == 0) return;
-  const std::string prefix = StrCat("blk.", layer, ".");
-  const auto plain = [&](const char* name, std::uint64_t kind, int rows, int cols, float gain) {
-    file.AddMatrix(prefix + name, rows, cols,
-                   [rows_of, kind, layer, gain](std::int64_t row, std::span<float> out) {
-                     rows_of(kind, layer, row, gain, out);
-                     return OkStatus();
-                   });
-  };
   plain("ffn_gate_shexp.weight", 26, f, d, 1);
   plain("ffn_up_shexp.weight", 27, f, d, 1);
   plain("ffn_down_shexp.weight", 28, d, f, kQuiet);
