@@ -5,12 +5,15 @@ found of earlier requests. A state is behind one token and cannot be cut, so eac
 (vLLM#26807: answers from a cached prefix differed; llama.cpp#21681: digits dropped in later turns).
 """
 import concurrent.futures
+import json
 import pathlib
 import random
+import shutil
 
 import httpx
 import pytest
-from conftest import Daemon, run, refusal
+from conftest import Daemon, refusal, run, run_json
+from daemon_client import value
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
 NAMES = ["lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe", "granitehybrid", "granitehybrid_dense", "nemotron_h", "nemotron_h_moe"]
@@ -54,23 +57,28 @@ def alone(request):
 
 
 def test_company_does_not_change_an_answer(alone):
+    """Without a prefix cache there is memory for one context of so few tokens, and nobody has company."""
     name, asked, expected = alone
-    with Daemon(*settings(name, "engine.prefix_cache_mib=0", "spec.mode=off")) as d:
+    with Daemon(*settings(name, "spec.mode=off", KEPT)) as d:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert [bits(a) for a in pool.map(lambda p: complete(d, p), asked)] == expected
+            assert [bits(a) for a in pool.map(lambda p: complete(d, p), 2 * asked)] == 2 * expected
+        assert value(d, "shared_steps_total") > 0
 
 
 def test_refused_drafts_do_not_change_an_answer(alone):
-    """Random models repeat themselves seldom: most drafts are refused, and the state goes back."""
-    name, asked, expected = alone
-    repeated = [prompt + prompt[-12:] for prompt in asked]
+    """Tokens are drawn from six, so that drafts are found at every place and most are refused: the state goes back."""
+    name, asked, _ = alone
+    repeated = [[4 + token % 6 for token in prompt] for prompt in asked]
+    drawn = dict(temperature=2, seed=5, logit_bias={str(token): 50 for token in range(4, 10)})
     with Daemon(*settings(name, "engine.prefix_cache_mib=0", "spec.mode=off")) as d:
-        plain = [bits(complete(d, prompt)) for prompt in repeated]
-    with Daemon(*settings(name, "engine.prefix_cache_mib=0", "spec.mode=sync", "spec.source=ngram")) as d:
-        answers = [complete(d, prompt) for prompt in repeated]
-        assert [bits(a) for a in answers] == plain
+        plain = [bits(complete(d, prompt, **drawn)) for prompt in repeated]
+    with Daemon(*settings(name, "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", KEPT)) as d:
+        assert [bits(complete(d, prompt, **drawn)) for prompt in repeated] == plain
+        drafted, accepted = (value(d, f"spec_decode_num_{kind}_tokens_total") for kind in ("draft", "accepted"))
+        assert 0 <= accepted < drafted
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert [bits(a) for a in pool.map(lambda p: complete(d, p), repeated)] == plain
+            assert [bits(a) for a in pool.map(lambda p: complete(d, p, **drawn), 3 * repeated)] == 3 * plain
+        assert value(d, "shared_steps_total") > 0
 
 
 def test_a_cached_prefix_does_not_change_an_answer(alone):
@@ -144,14 +152,57 @@ def test_a_mode_that_has_no_place_for_a_state_is_refused_by_name():
     assert "mode 'inputs'" in words and "recurrent" in words
 
 
-@pytest.mark.parametrize("mode", ["exact", "sign"])
-def test_true_zeros_are_skipped_without_a_gate(mode, tmp_path):
-    """Nemotron's networks: squared ReLU and no gate, in layers that have nothing else."""
-    model = tmp_path / "rows.gguf"
+def test_true_zeros_are_skipped_without_a_gate(tmp_path):
+    """Nemotron's networks: squared ReLU and no gate, in two of five layers, which have nothing else."""
+    model, text = tmp_path / "rows.gguf", tmp_path / "text"
     run("convert", "--down", "rows", GOLDEN / "nemotron_h" / "model.gguf", model)
-    dense = run("run", model, "-p", "abc", "-n", 12, "--temperature", 0, "--ignore-eos", "--ffn-mode", "dense").stdout
-    sparse = run("run", model, "-p", "abc", "-n", 12, "--temperature", 0, "--ignore-eos", "--ffn-mode", mode).stdout
-    assert sparse == dense if mode == "exact" else sparse
+    text.write_text("abcdefghijklmnopqrstuvwxyz" * 4)
+    dense, exact, sign = (run_json("eval", model, "--text", text, "--decode", "--ffn-mode", mode) for mode in ("dense", "exact", "sign"))
+    assert exact["perplexity"] == dense["perplexity"]
+    work = exact["work"]
+    assert work["gate_rows"] == work["tokens"] * 2 * 96 and 0 < work["down_rows"] < 0.8 * work["gate_rows"]
+    assert 0 < sign["work"]["down_rows"] <= sign["work"]["gate_rows"] < work["gate_rows"]
+
+
+def test_the_choices_of_a_task_do_not_depend_on_their_order(tmp_path):
+    """Behind each choice the sequence goes back to the end of the prompt, and its state with it."""
+    likelihoods = []
+    for name, choices in (("there", ["abc", "defgh", "xyz"]), ("back", ["xyz", "defgh", "abc"])):
+        task = tmp_path / name
+        task.write_text(json.dumps({"prompt": "opqrst", "choices": choices, "gold": 0}) + "\n")
+        likelihoods.append(run_json("eval", GOLDEN / "qwen35" / "model.gguf", "--task", task)["samples"][0]["log_likelihood"])
+    assert likelihoods[0] == likelihoods[1][::-1] and len(set(likelihoods[0])) == 3
+
+
+@pytest.mark.parametrize("edit,words", [
+    (dict(layer_types="x"), "layer_types"),
+    (dict(num_hidden_layers=1 << 30), "num_hidden_layers"),
+    (dict(layer_types=["linear_attention", "sliding_attention", "linear_attention", "full_attention"]), "sliding_attention"),
+    (dict(linear_num_key_heads=4), "no multiple"),
+    (dict(linear_value_head_dim=24), "multiple of 16"),
+    (dict(linear_conv_kernel_dim=40), "convolution"),
+    (dict(linear_num_value_heads=8), "ssm_"),
+])
+def test_states_that_cannot_be_are_refused_by_name(edit, words, tmp_path):
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(GOLDEN / "qwen35" / name, tmp_path / name)
+    config = json.loads((tmp_path / "config.json").read_text()) | edit
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text("[[5, 6]]")
+    assert words in refusal("eval", tmp_path, "--tokens", tokens, "--logits", tmp_path / "logits.npy")
+
+
+@pytest.mark.parametrize("key,change", [("recurrent_layers", b"recurrent_layerx"), ("block_count", b"block_counx")])
+def test_a_file_that_lacks_what_says_its_layers_is_read_or_refused(key, change, tmp_path):
+    """Without the list a file has the family's period of four, as this one does."""
+    run("convert", GOLDEN / "qwen35", tmp_path / "whole.gguf")
+    data = (tmp_path / "whole.gguf").read_bytes()
+    assert data.count(key.encode()) == 1
+    (tmp_path / "model.gguf").write_bytes(data.replace(key.encode(), change))
+    result = run("inspect", tmp_path / "model.gguf", check=False)
+    assert result.returncode == (0 if key == "recurrent_layers" else 1), result.stderr
+    assert key == "recurrent_layers" or "block_count" in result.stderr.decode()
 
 
 SYNTH = ["--layers", 4, "--hidden-size", 256, "--heads", 4, "--kv-heads", 2, "--state-heads", 8, "--state-key-heads", 2, "--state-key-dim", 32,
