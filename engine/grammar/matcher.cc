@@ -39,6 +39,7 @@ std::size_t Matcher::Bytes(int vocab_size, int tokens_max) {
 
 void Matcher::Begin(std::shared_ptr<const CompiledGrammar> grammar) {
   grammar_ = std::move(grammar);
+  token_ = kParsed;
   mask_valid_ = filling_ = overrun_ = false;
   if (!on()) return;
   const VocabularyIndex& v = grammar_->vocabulary();
@@ -63,6 +64,7 @@ void Matcher::Allow(int token) {
 
 bool Matcher::MakeMask(std::int64_t slice) {
   if (mask_valid_) return true;
+  if (!ParseOn(slice)) return false;
   const base::Stopwatch watch;
   if (!std::exchange(filling_, true)) BeginMask();
   const std::int64_t work_max = parser_.work() + slice;
@@ -172,32 +174,48 @@ Matcher::Pace Matcher::Walk(std::int64_t work_max) {
   return Pace::kDone;
 }
 
-Matcher::Position Matcher::BehindBytes(const Position& from, const std::string& bytes) {
-  Parser::Place place = from.place;
-  for (const char c : bytes) {
-    place = parser_.Step(place.set, static_cast<std::uint8_t>(c));
-    if (place.set.empty() && !place.complete) break;
-  }
-  place.set = parser_.MoveDown(place.set, from.mark.items);
-  return {.place = place, .mark = parser_.mark()};
-}
-
 void Matcher::Accept(int token) {
+  while (!ParseOn(Parser::kWorkMax)) continue;
   mask_valid_ = filling_ = overrun_ = false;
   const Position from = history_.back();
   parser_.CutTo(from.mark);
   parser_.ClearWork();
-  const VocabularyIndex& v = grammar_->vocabulary();
-  Position next{.place = {}, .mark = from.mark};
-  next.place.set = {from.mark.items, from.mark.items};
-  if (v.is_end(token)) {
-    next.over = from.place.complete || from.over;
-    next.lost = !next.over;
-    history_.push_back(next);
+  if (grammar_->vocabulary().is_end(token)) {
+    const bool over = from.place.complete || from.over;
+    history_.push_back({.mark = from.mark, .over = over, .lost = !over});
+    history_.back().place.set = {from.mark.items, from.mark.items};
     return;
   }
-  if (!v.bytes(token).empty()) next = BehindBytes(from, v.bytes(token));
-  const Parser::Place named = parser_.StepToken(from.place.set, token);
+  history_.push_back({.mark = from.mark});
+  token_ = token;
+  parsed_ = 0;
+  behind_ = from.place;
+  ParseOn(kSlice);
+}
+
+// Continues parsing the last token, for about a slice of work. Returns true if it is parsed.
+bool Matcher::ParseOn(std::int64_t slice) {
+  if (token_ == kParsed) return true;
+  const std::string& bytes = grammar_->vocabulary().bytes(token_);
+  const std::int64_t work_max = parser_.work() + slice;
+  while (parsed_ < bytes.size()) {
+    if (parser_.work() > work_max && !parser_.exhausted()) return false;
+    behind_ = parser_.Step(behind_.set, static_cast<std::uint8_t>(bytes[parsed_++]));
+    if (behind_.set.empty() && !behind_.complete) break;
+  }
+  EndToken(!bytes.empty());
+  return true;
+}
+
+// Completes the last position: with the place behind the token's bytes, and the one behind the
+// token where the grammar names it.
+void Matcher::EndToken(bool has_bytes) {
+  const Position& from = history_[history_.size() - 2];
+  Position& next = history_.back();
+  const std::size_t begin = from.mark.items;
+  next.place = has_bytes ? behind_ : Parser::Place{};
+  next.place.set = has_bytes ? parser_.MoveDown(behind_.set, begin) : Parser::Set{begin, begin};
+  const Parser::Place named = parser_.StepToken(from.place.set, token_);
   // The two sets are adjacent.
   next.place.set.end = named.set.end;
   next.place.complete = next.place.complete || named.complete;
@@ -205,11 +223,12 @@ void Matcher::Accept(int token) {
   next.overrun = parser_.exhausted();
   next.lost = next.overrun || (!next.place.complete && next.place.set.empty());
   next.over = next.place.complete && next.place.set.empty();
-  history_.push_back(next);
+  token_ = kParsed;
 }
 
 void Matcher::Retract() {
   mask_valid_ = filling_ = overrun_ = false;
+  token_ = kParsed;
   history_.pop_back();
   parser_.CutTo(history_.back().mark);
 }
@@ -221,7 +240,8 @@ std::size_t Matcher::ForcedBytes(std::span<char> out) {
   parser_.CutTo(history_.back().mark);
   parser_.ClearWork();
   std::size_t count = 0;
-  while (parser_.work() < kSlice && count < out.size() && !place.complete && !place.set.empty()) {
+  constexpr std::int64_t kWorkMax = 250'000;
+  while (parser_.work() < kWorkMax && count < out.size() && !place.complete && !place.set.empty()) {
     int byte = -1;
     for (const Item& item : parser_.items(place.set)) {
       if (!automaton.tokens(item.state).empty()) byte = 256;
@@ -238,6 +258,7 @@ std::size_t Matcher::ForcedBytes(std::span<char> out) {
 }
 
 int Matcher::Forced(std::span<int> out) {
+  if (token_ != kParsed) return 0;  // nothing is forced where there are so many ways
   char bytes[128];
   const std::size_t count = ForcedBytes(bytes);
   const auto nodes = grammar_->vocabulary().all().nodes();

@@ -28,21 +28,24 @@ class Matcher {
   // Accept or Retract. Empty: no token is allowed (the text is complete, or no token spells the
   // remaining text), or the last token was not allowed.
   std::span<const std::uint64_t> Mask();
-  // Continues computing that mask for about a slice of work. Returns true if it is complete. Masks
-  // cost up to Parser::kWorkMax, and other sequences wait meanwhile.
+  // Continues computing that mask for about a slice of work, after the last token is parsed.
+  // Returns true if it is complete. Tokens and masks cost up to Parser::kWorkMax each, and other
+  // sequences wait meanwhile.
   bool MakeMask(std::int64_t slice);
-  static constexpr std::int64_t kSlice = 250'000;  // about 1.5 ms
+  static constexpr std::int64_t kSlice = 80'000;  // about 0.5 ms
   // Returns true if computing the last mask or parsing the last token was given up because the
   // grammar is too ambiguous.
   bool overrun() const { return overrun_ || history_.back().overrun; }
-  // Advances by `token`. After a token that is not allowed, no token is allowed.
+  // Advances by `token`. After a token that is not allowed, no token is allowed. Parses the token
+  // for about a slice of work; of a more ambiguous place MakeMask parses the rest, and until then
+  // the new position is neither over nor lost.
   void Accept(int token);
   void Retract();
   // True if no token can come after the first `count` accepted tokens: the text is complete.
   bool IsOver(std::size_t count) const { return history_[count].over; }
   // True if one of the first `count` accepted tokens was not allowed.
   bool IsLost(std::size_t count) const { return history_[count].lost; }
-  // True if the text may end here.
+  // True if the text may end here. Requires: a complete mask since the last token.
   bool complete() const { return history_.back().place.complete; }
   // Fills `out` with the next tokens of text that the grammar forces, as far as sampling is likely
   // to choose the same tokens. Returns their number.
@@ -54,7 +57,8 @@ class Matcher {
     Parser::Mark mark;
     bool over = false, lost = false, overrun = false;
   };
-  Position BehindBytes(const Position& from, const std::string& bytes);
+  bool ParseOn(std::int64_t slice);
+  void EndToken(bool has_bytes);
   // A walk over a trie, which can be paused.
   enum class Pace { kDone, kPaused, kTooLong };
   void BeginWalk(Parser::Set set, std::span<const TrieNode> nodes);
@@ -69,6 +73,10 @@ class Matcher {
   std::shared_ptr<const CompiledGrammar> grammar_;
   Parser parser_;
   std::vector<Position> history_;  // before the first token, and after each
+  static constexpr int kParsed = -1;
+  int token_ = kParsed;     // the last token while it is being parsed
+  std::size_t parsed_ = 0;  // its bytes that are parsed
+  Parser::Place behind_;    // the place behind these bytes
   Bits mask_;
   bool mask_valid_ = false, filling_ = false, overrun_ = false;
   std::size_t table_item_ = 0;        // of the items with tables: the next one to walk

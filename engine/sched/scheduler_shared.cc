@@ -20,7 +20,7 @@ namespace {
 constexpr int kReadTurn = 256;
 // Minimum time for masks before a step; half of the last step's time if that is more. The bound
 // keeps the pace of sequences without masks, however many masks are expensive.
-constexpr double kMaskSecondsMin = 0.002;
+constexpr double kMaskSecondsMin = 0.0005;
 
 int Tenants(const std::vector<Sequence*>& company) {
   std::set<std::string_view> tenants;

@@ -91,5 +91,31 @@ TEST(Ambiguity, AMaskMadeInSlicesIsTheSame) {
   }
 }
 
+// A step of all sequences waits for Accept, so a token in an ambiguous place is parsed later, by
+// the slices of the next mask.
+TEST(Ambiguity, ATokenParsedInSlicesLeadsToTheSameMask) {
+  const SmallVocabulary vocabulary({"aaaaaaaaaaaaaaaa", "the "});
+  const auto grammar = vocabulary.Gbnf("root ::= [0-9]{300} s\ns ::= [a-z ] | [a-z ] s s", 0);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  Matcher whole(1 << 12), sliced(1 << 12);
+  constexpr int kRun = 1 + 256;  // the first word
+  int parsed_later = 0;
+  for (Matcher* matcher : {&whole, &sliced}) {
+    matcher->Begin(*grammar);
+    for (int i = 0; i < 300; ++i) matcher->Accept(1 + '7');
+  }
+  for (int tokens = 0; tokens < 12 && !whole.overrun(); ++tokens) {
+    whole.Accept(kRun);
+    sliced.Accept(kRun);
+    for (std::int64_t slices = 0; !sliced.MakeMask(1); ++slices)
+      parsed_later += slices == 0 ? 1 : 0;
+    const auto expected = whole.Mask(), got = sliced.Mask();
+    ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.begin(), expected.end())) << tokens;
+    ASSERT_EQ(sliced.overrun(), whole.overrun());
+    ASSERT_EQ(sliced.IsLost(301), whole.IsLost(301));
+  }
+  EXPECT_GT(parsed_later, 0);
+}
+
 }  // namespace
 }  // namespace thermocline::grammar
