@@ -32,7 +32,7 @@ struct Control {
 // Threads for all connections: for templates and tokens of long bodies and of the more frequent
 // short ones, and for grammars. Long bodies take turns, so more of them are begun than run.
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
-              kCompilers = kGrammarsCompiledAtOnce;
+              kCompilers = kGrammarsCompiledAtOnce, kLongNiceness = 10;
 
 // Thread-safe. The daemon listens before the model is loaded, so that it can report "loading".
 class Service {
@@ -142,9 +142,14 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  Workers workers_{Workers::Params{
-      .running = kWorkers, .begun = kLongBegun, .bytes_begun = request_sizes_.values}};
-  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
+  // Long texts and grammars leave the processors to the tokens of running answers.
+  Workers workers_{Workers::Params{.running = kWorkers,
+                                   .begun = kLongBegun,
+                                   .niceness = kLongNiceness,
+                                   .bytes_begun = request_sizes_.values}};
+  Workers short_workers_{kShortWorkers};
+  Workers compilers_{
+      Workers::Params{.running = kCompilers, .begun = kCompilers, .niceness = kLongNiceness}};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template

@@ -6,6 +6,7 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/thread_priority.h"
 
 namespace thermocline::server {
 
@@ -183,6 +184,7 @@ void Workers::Pause(Task& task) {
 }
 
 void Workers::RunTasks() {
+  base::LowerPriority(params_.niceness);
   base::MutexLock lock(mutex_);
   while (true) {
     while (begun_.empty() && !stopping_) begin_.Wait(mutex_);

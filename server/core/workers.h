@@ -33,8 +33,9 @@ inline constexpr std::size_t kShortBytesMax = 4 << 10;
 class Workers {
  public:
   struct Params {
-    int running = 1;  // tasks that run at once
-    int begun = 1;    // tasks that run or pause, each on its own thread; at least `running`
+    int running = 1;   // tasks that run at once
+    int begun = 1;     // tasks that run or pause, each on its own thread; at least `running`
+    int niceness = 0;  // of its threads, as nice(2)
     std::chrono::microseconds turn = std::chrono::milliseconds(5);
     // A limit on the bytes of begun tasks' requests, in the lanes of WorkMemory. A task without
     // room waits; while its client has no begun task, later clients in turn order begin no task in
