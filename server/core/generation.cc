@@ -49,7 +49,7 @@ Status ClientGone() {
   return base::Cancelled("the client has left").WithReason(Reason::kClientGone);
 }
 
-Generation::Generation(Service& service, const GenerationRequest& request,
+Generation::Generation(Service& service, const EncodedRequest& request,
                        std::function<void()> on_ready)
     : service_(service),
       id_(request.id),
@@ -63,7 +63,7 @@ Generation::Generation(Service& service, const GenerationRequest& request,
 Generation::~Generation() { service_.Forget(*this); }
 
 Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
-                                                      const GenerationRequest& request,
+                                                      const EncodedRequest& request,
                                                       Engine::Admission* admission,
                                                       std::function<void()> on_ready) {
   const std::vector<Request>& requests = request.requests;

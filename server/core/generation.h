@@ -30,8 +30,8 @@ Status ClientGone();
 
 inline constexpr int kChoicesMax = 64;  // of all prompts together
 
-// The generations of one request, in any protocol.
-struct GenerationRequest {
+// A client's request as requests of the engine.
+struct EncodedRequest {
   std::string id;                 // the request's x-request-id, by which it can be cancelled
   std::vector<Request> requests;  // one per prompt
   int choices = 1;                // per prompt; every choice but the first has its own seed
@@ -45,8 +45,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits every choice. Errors as Engine::Submit; then no choice runs. Uses the queue places of
   // `admission`, if it has any.
-  static Result<std::shared_ptr<Generation>> Start(Service& service,
-                                                   const GenerationRequest& request,
+  static Result<std::shared_ptr<Generation>> Start(Service& service, const EncodedRequest& request,
                                                    Engine::Admission* admission,
                                                    std::function<void()> on_ready);
   ~Generation();
@@ -79,7 +78,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<TokenChannel> channel;
     std::optional<std::chrono::steady_clock::time_point> last_token_at;
   };
-  Generation(Service& service, const GenerationRequest& request, std::function<void()> on_ready);
+  Generation(Service& service, const EncodedRequest& request, std::function<void()> on_ready);
   void OnReady(std::size_t index);
   bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);

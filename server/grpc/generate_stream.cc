@@ -89,7 +89,7 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
       GenerateParams params,
       ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
                                .max_tokens = service_.config().max_tokens}));
-  const Request& request = params.asked.request;
+  const Request& request = params.generation.request;
   delta_options_ = {.token_ids = params.return_tokens, .logprobs = request.logprobs};
   progress_ = request.progress;
   ASSIGN_OR_RETURN(server::Submission submission,
@@ -99,7 +99,7 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
                                               .priority_max = call_.caller().priority_max,
                                               .arrived = call_.arrived(),
                                               .gives_up = call_.deadline()},
-                                             std::move(params.asked)));
+                                             std::move(params.generation)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
   Encode(message_.has_token_ids() && !message_.has_structured_output());
   return OkStatus();

@@ -19,7 +19,7 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
       head_(head),
       format_(std::move(plan.format)),
       stream_(plan.stream),
-      progress_(plan.submission.asked().request.progress),
+      progress_(plan.submission.generation_request().request.progress),
       choices_per_prompt_(plan.submission.choices()),
       choices_(plan.submission.requests().size() * choices_per_prompt_),
       kept_bytes_(plan.submission.KeptBytes() + format_->EchoBytes()),

@@ -197,7 +197,7 @@ void Session::OnRouted(std::optional<Action> action) {
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
-      exchange_->NoteIgnored(plan->submission.asked().ignored_fields);
+      exchange_->NoteIgnored(plan->submission.generation_request().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {

@@ -12,7 +12,7 @@ CompletionAnswer::CompletionAnswer(const AnswerHead& head, const text::Tokenizer
       choices_per_prompt_(submission.choices()),
       echoes_(std::move(echoes)),
       choices_(submission.requests().size() * submission.choices()) {
-  const int logprobs = submission.asked().request.logprobs;
+  const int logprobs = submission.generation_request().request.logprobs;
   for (std::size_t i = 0; i < submission.requests().size(); ++i) {
     const std::vector<int>& prompt = submission.requests()[i].prompt;
     first_tokens_.push_back(prompt[0]);

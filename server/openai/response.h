@@ -17,7 +17,7 @@ struct AnswerHead {
   std::int64_t created = 0;  // Unix time
   std::string model;
   bool include_usage = false;
-  int default_max_tokens = 0;  // as in Asked
+  int default_max_tokens = 0;  // as in GenerationRequest
 };
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,

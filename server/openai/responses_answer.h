@@ -16,7 +16,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
     std::string model;
     Json::Object echo;           // repeats the request
     int logprobs = -1;           // as in Request::logprobs
-    int default_max_tokens = 0;  // as in Asked
+    int default_max_tokens = 0;  // as in GenerationRequest
   };
   // `tokenizer` must outlive this.
   ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);

@@ -27,7 +27,7 @@ struct Infill {
 // A text, token ids, a conversation, or a gap.
 using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
 
-struct Asked {
+struct GenerationRequest {
   std::string model = {};            // "" = not given
   Request request = {};              // without prompt, tenant and deadline
   std::vector<Prompt> prompts = {};  // at least one
