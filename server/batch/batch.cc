@@ -160,8 +160,8 @@ Status Run(const BatchOptions& options, BatchCounts& counts) {
   counts.answered = counts.resumed;
   counts.failed = file->failed();
   if (counts.answered < counts.requests) {
-    ASSIGN_OR_RETURN(const auto live, server::MakeLive(ConfigOf(options)));
-    server::Service service(live);
+    ASSIGN_OR_RETURN(const auto reloadable, server::MakeReloadableConfig(ConfigOf(options)));
+    server::Service service(reloadable);
     RETURN_IF_ERROR(service.Load());
     const Status answered = Runner(options, service, *file, counts).Answer(requests);
     service.StopWorkers();

@@ -160,7 +160,7 @@ Result<std::string> DecodeTokens(const Service& service, const std::vector<int>&
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   std::size_t bytes = 0;
   for (const int token : tokens) bytes += tokenizer.TokenBytes(token, control_tokens).size();
-  const std::size_t bytes_max = service.live()->config.body_bytes_max;
+  const std::size_t bytes_max = service.reloadable()->config.body_bytes_max;
   if (bytes > bytes_max) {
     return base::InvalidArgument("the text of these tokens has ", bytes, " bytes; at most ",
                                  bytes_max, " are given (server.body_bytes_max)");

@@ -13,13 +13,13 @@
 
 namespace thermocline::server {
 
-Service::Service(std::shared_ptr<const Live> live)
-    : config_(live->config),
+Service::Service(std::shared_ptr<const ReloadableConfig> reloadable)
+    : config_(reloadable->config),
       model_name_(config_.model_name),
       started_at_(std::time(nullptr)),
       metrics_(config_.metrics_prefix, config_.metrics_buckets,
                std::make_unique<SensorPoller>("/sys")),
-      live_(std::move(live)) {
+      reloadable_(std::move(reloadable)) {
   if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
   if (model_name_.empty())
     model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
@@ -28,14 +28,14 @@ Service::Service(std::shared_ptr<const Live> live)
   model_names_.insert(model_names_.begin(), model_name_);
 }
 
-std::shared_ptr<const Live> Service::live() const {
-  const base::MutexLock lock(live_mutex_);
-  return live_;
+std::shared_ptr<const ReloadableConfig> Service::reloadable() const {
+  const base::MutexLock lock(reloadable_mutex_);
+  return reloadable_;
 }
 
-void Service::SetLive(std::shared_ptr<const Live> live) {
-  const base::MutexLock lock(live_mutex_);
-  live_ = std::move(live);
+void Service::SetReloadable(std::shared_ptr<const ReloadableConfig> reloadable) {
+  const base::MutexLock lock(reloadable_mutex_);
+  reloadable_ = std::move(reloadable);
 }
 
 Status Service::Load() {
@@ -68,9 +68,9 @@ Status Service::LoadEngine() {
   }
   published_ = true;
   // A reload before the engine existed could not set these limits.
-  std::shared_ptr<const Live> taken;
-  while (taken != live()) {
-    taken = live();
+  std::shared_ptr<const ReloadableConfig> taken;
+  while (taken != reloadable()) {
+    taken = reloadable();
     engine_->SetQueueLimits(taken->config.serving.queue_capacity,
                             taken->config.serving.queue_prefill_tokens);
   }

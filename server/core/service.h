@@ -15,7 +15,7 @@
 #include "server/chat/output_format.h"
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 #include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
@@ -37,7 +37,7 @@ constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
 // Thread-safe. The daemon listens before the model is loaded, so that it can report "loading".
 class Service {
  public:
-  explicit Service(std::shared_ptr<const Live> live);
+  explicit Service(std::shared_ptr<const ReloadableConfig> reloadable);
 
   // Loads the model (takes seconds) and generates a first token. After an error the state is
   // kFailed.
@@ -74,8 +74,8 @@ class Service {
   // The configuration at the start.
   const ServerConfig& config() const { return config_; }
   // The current reloadable configuration.
-  std::shared_ptr<const Live> live() const;
-  void SetLive(std::shared_ptr<const Live> live);
+  std::shared_ptr<const ReloadableConfig> reloadable() const;
+  void SetReloadable(std::shared_ptr<const ReloadableConfig> reloadable);
   // Called before requests are served.
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
@@ -157,8 +157,8 @@ class Service {
   base::Mutex state_mutex_;  // held from a change until the watcher has returned
   std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);
   std::atomic<double> load_progress_{0};
-  mutable base::Mutex live_mutex_;
-  std::shared_ptr<const Live> live_ GUARDED_BY(live_mutex_);
+  mutable base::Mutex reloadable_mutex_;
+  std::shared_ptr<const ReloadableConfig> reloadable_ GUARDED_BY(reloadable_mutex_);
   base::Mutex mutex_;
   std::unordered_multimap<std::string, std::weak_ptr<Generation>> generations_ GUARDED_BY(mutex_);
 };

@@ -91,9 +91,9 @@ Result<Submission> Submission::Admit(Service& service, Sender sender,
   const Sender& from = submission.sender_;
   Request& request = submission.generation_request_.request;
   request.tenant = from.tenant;
-  request.prefix_owner = service.live()->PrefixOwner(from.tenant);
+  request.prefix_owner = service.reloadable()->PrefixOwner(from.tenant);
   request.priority = std::min(request.priority, from.priority_max);
-  request.deadline = DeadlineOf(from.arrived, service.live()->config.request_timeout_s,
+  request.deadline = DeadlineOf(from.arrived, service.reloadable()->config.request_timeout_s,
                                 submission.generation_request_.timeout_s);
   const std::vector<Prompt>& prompts = submission.generation_request_.prompts;
   // The client's own deadline is not passed to the engine: the client disconnects then, which
@@ -213,7 +213,7 @@ bool Submission::MayCall() const {
 bool Submission::MayCallLeniently() const {
   const auto& choice = std::get<Conversation>(generation_request_.prompts[0]).tools.choice;
   return MayCall() && choice.mode == chat::ToolChoice::Mode::kAuto &&
-         !generation_request_.grammar.has_value() && service_->live()->config.lenient_calls;
+         !generation_request_.grammar.has_value() && service_->reloadable()->config.lenient_calls;
 }
 
 Result<std::optional<GrammarSpec>> Submission::GrammarOfParts(bool any_arguments) const {

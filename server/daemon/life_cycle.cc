@@ -114,7 +114,7 @@ void LifeCycle::Supervise() {
 void LifeCycle::Drain() {
   if (draining_) return;
   draining_ = true;
-  const int allowed_s = service_.live()->config.drain_timeout_s;
+  const int allowed_s = service_.reloadable()->config.drain_timeout_s;
   base::LogInfo("draining: ", service_.active_requests.load(), " requests have ", allowed_s,
                 " s to end");
   NotifyStopping("draining");

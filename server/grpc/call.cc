@@ -60,11 +60,12 @@ std::string AddressOf(const std::string& peer) {
 }
 
 // Returns the caller, or nullopt if a key is required and there is no valid one.
-std::optional<Caller> Identify(const server::Live& live, const Context& context) {
-  if (!live.needs_keys()) return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
+std::optional<Caller> Identify(const server::ReloadableConfig& reloadable, const Context& context) {
+  if (!reloadable.needs_keys())
+    return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
   if (context.client_metadata().count("authorization") != 1) return std::nullopt;
   const auto key = server::BearerKey(Metadata(context, "authorization"));
-  const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;
+  const auto identity = key.has_value() ? reloadable.keys.Check(*key) : std::nullopt;
   if (!identity.has_value()) return std::nullopt;
   return Caller{
       .tenant = identity->name, .admin = identity->admin, .priority_max = identity->priority_max};
@@ -78,14 +79,14 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
       context_(context),
       peer_(CanonicalPeer(context.peer())),
       arrived_(Clock::now()),
-      live_(service.live()),
+      reloadable_(service.reloadable()),
       path_(std::move(path)) {
   ++service_.active_requests;
   id_ = server::RequestIdFrom(Metadata(context, "x-request-id"));
   if (const auto trace = server::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
   deadline_ = DeadlineOf(context, arrived_);
-  auto caller = Identify(*live_, context);
+  auto caller = Identify(*reloadable_, context);
   metadata_bytes_ = MetadataBytes(context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);
@@ -93,8 +94,8 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
     refusal_ =
         base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
   }
-  const int connections_max = live_->config.ConnectionsMaxOfKey();
-  if (live_->needs_keys() && refusal_.ok() &&
+  const int connections_max = reloadable_->config.ConnectionsMaxOfKey();
+  if (reloadable_->needs_keys() && refusal_.ok() &&
       !credit_.BelongTo(peer_, caller_.tenant, connections_max))
     refusal_ = server::TooManyConnections(connections_max);
   if (metadata_bytes_ > kMetadataBytesMax && refusal_.ok()) {
@@ -143,7 +144,7 @@ void Call::End(const Status& status) noexcept {
 
 void Call::Book(int http_status) const {
   service_.metrics().RequestEnded(path_, http_status);
-  if (!live_->config.log_access) return;
+  if (!reloadable_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
   Json::Object fields = {{"method", "gRPC"}, {"route", path_},           {"status", http_status},
                          {"ms", ms.count()}, {"tenant", caller_.tenant}, {"id", id_}};

@@ -40,7 +40,7 @@ class Call {
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
   // The configuration and keys for this call.
-  const server::Live& live() const { return *live_; }
+  const server::ReloadableConfig& reloadable() const { return *reloadable_; }
   // The reason to reject the caller, or OK.
   const Status& refusal() const { return refusal_; }
   // The client's deadline, or nullopt.
@@ -68,7 +68,7 @@ class Call {
   ::grpc::CallbackServerContext& context_;
   const std::string peer_;  // as CanonicalPeer
   const std::chrono::steady_clock::time_point arrived_;
-  const std::shared_ptr<const server::Live> live_;
+  const std::shared_ptr<const server::ReloadableConfig> reloadable_;
   const std::string path_;
   std::string id_, trace_id_;
   Caller caller_;

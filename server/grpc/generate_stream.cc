@@ -263,7 +263,7 @@ void GenerateStream::OnDone() {
 }
 
 void GenerateStream::WatchWrites() {
-  const auto allowed = std::chrono::seconds(call_.live().config.write_timeout_s);
+  const auto allowed = std::chrono::seconds(call_.reloadable().config.write_timeout_s);
   timer_.expires_at((writing_ ? write_began_ : Clock::now()) + allowed);
   timer_.async_wait([self = shared_from_this(), allowed](boost::system::error_code error) {
     if (!error) self->Guarded([&] { self->CheckWrite(allowed); });

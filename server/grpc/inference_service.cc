@@ -91,7 +91,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   // The message is counted twice, because the library makes a serialized copy.
   Status Answer() {
     return unread_.Begin(response_.SpaceUsedLong() + response_.ByteSizeLong(),
-                         std::chrono::seconds(call_.live().config.write_timeout_s));
+                         std::chrono::seconds(call_.reloadable().config.write_timeout_s));
   }
   void Fail(const std::exception& error) {
     base::LogError("id=", call_.id(), ": ", error.what());

@@ -89,10 +89,10 @@ void OpenConnections::MakeWayIfIdle(Connection& connection, const Account& accou
 }
 
 std::unique_ptr<net::ConnectionPlace> OpenConnections::TakePlace(const std::string& network) const {
-  const auto live = service_.live();
+  const auto reloadable = service_.reloadable();
   auto place = std::make_unique<net::ConnectionPlace>(count_, network);
-  const auto entry =
-      place->Enter(live->config.connections_max, live->config.ConnectionsMaxOf(network));
+  const auto entry = place->Enter(reloadable->config.connections_max,
+                                  reloadable->config.ConnectionsMaxOf(network));
   return entry == net::ConnectionCount::Entry::kIn ? std::move(place) : nullptr;
 }
 

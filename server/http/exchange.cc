@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 Exchange::Exchange(server::Service& service, const Peer& peer)
     : service_(service),
-      live_(service.live()),
+      reloadable_(service.reloadable()),
       head_{.version = 11,
             .keep_alive = false,
             .request_id = server::NewRequestId(),
@@ -32,13 +32,13 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
                          service_.state() != server::ServiceState::kDraining,
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
-           .cors_origin = AllowedOrigin(*live_, peer, header),
+           .cors_origin = AllowedOrigin(*reloadable_, peer, header),
            .errors = &errors};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());
   }
-  if (auto answer = PassHeader({service_, *live_, header, peer, head_, caller_})) {
+  if (auto answer = PassHeader({service_, *reloadable_, header, peer, head_, caller_})) {
     route_ = answer->route;
     return std::move(answer->response);
   }
@@ -58,7 +58,7 @@ void Exchange::Log(int status, const server::Generation* generation) {
   if (logged_) return;
   service_.metrics().RequestEnded(route_, status);
   logged_ = true;
-  if (!live_->config.log_access) return;
+  if (!reloadable_->config.log_access) return;
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - head_.arrived);
   Json::Object fields = {{"method", method_},     {"route", route_},  {"status", status},

@@ -41,11 +41,11 @@ class Exchange {
   void Release();
 
   // The configuration for this request.
-  const server::Live& live() const { return *live_; }
+  const server::ReloadableConfig& reloadable() const { return *reloadable_; }
   // The limits for writing to this client.
   WriteLimits write_limits() const {
-    return {.stuck = std::chrono::seconds(live_->config.write_timeout_s),
-            .bytes_per_s_min = live_->config.write_bytes_per_s_min};
+    return {.stuck = std::chrono::seconds(reloadable_->config.write_timeout_s),
+            .bytes_per_s_min = reloadable_->config.write_bytes_per_s_min};
   }
   const ResponseHead& head() const { return head_; }
   const Caller& caller() const { return caller_; }
@@ -53,7 +53,7 @@ class Exchange {
 
  private:
   server::Service& service_;
-  const std::shared_ptr<const server::Live> live_;
+  const std::shared_ptr<const server::ReloadableConfig> reloadable_;
   ResponseHead head_;
   Caller caller_;
   std::string method_ = "?", route_ = "unreadable", trace_id_;

@@ -45,13 +45,14 @@ Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server:
                                                    const Router& router,
                                                    const std::vector<net::PassedSocket>& passed) {
   auto listener = std::shared_ptr<Listener>(new Listener(io, service, router));
-  const auto live = service.live();
-  if (!live->config.tls_certificate.empty()) {
-    ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
+  const auto reloadable = service.reloadable();
+  if (!reloadable->config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(
+        auto tls, MakeTlsContext(reloadable->config.tls_certificate, reloadable->config.tls_key));
     listener->SetTls(std::move(tls));
   }
   RETURN_IF_ERROR(listener->OpenAll(passed));
-  RETURN_IF_ERROR(listener->CheckStrangers(*live));
+  RETURN_IF_ERROR(listener->CheckStrangers(*reloadable));
   return listener;
 }
 
@@ -127,8 +128,8 @@ Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
 }
 
 // The configuration does not describe passed sockets, so their addresses are checked here.
-Status Listener::CheckStrangers(const server::Live& live) const {
-  if (live.needs_keys() || live.config.insecure) return OkStatus();
+Status Listener::CheckStrangers(const server::ReloadableConfig& reloadable) const {
+  if (reloadable.needs_keys() || reloadable.config.insecure) return OkStatus();
   for (const Door& door : doors_) {
     const net::SocketAddress address = net::LocalAddress(door.acceptor->socket().fd());
     if (!address.on_network() || server::IsLoopbackAddress(address.host)) continue;
@@ -139,15 +140,16 @@ Status Listener::CheckStrangers(const server::Live& live) const {
   return OkStatus();
 }
 
-Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) {
-  RETURN_IF_ERROR(CheckStrangers(live));
+Result<std::function<void()>> Listener::PrepareReload(const server::ReloadableConfig& reloadable) {
+  RETURN_IF_ERROR(CheckStrangers(reloadable));
   const bool had_tls = !service_.config().tls_certificate.empty();
-  if (had_tls != !live.config.tls_certificate.empty()) {
+  if (had_tls != !reloadable.config.tls_certificate.empty()) {
     return base::FailedPrecondition(
         "server.tls_certificate: turning TLS on or off needs a restart");
   }
   if (!had_tls) return std::function<void()>([] {});
-  ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live.config.tls_certificate, live.config.tls_key));
+  ASSIGN_OR_RETURN(auto tls,
+                   MakeTlsContext(reloadable.config.tls_certificate, reloadable.config.tls_key));
   return std::function<void()>(
       [self = shared_from_this(), tls = std::move(tls)] { self->SetTls(tls); });
 }
@@ -195,13 +197,13 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
             .on_network = on_network,
             .tls = door.tls,
             .admin = door.admin};
-  const auto live = service_.live();
+  const auto reloadable = service_.reloadable();
   const bool counted = on_network && !door.admin;
   auto place = std::make_shared<net::ConnectionPlace>(connections_, counted ? peer.address : "");
   // The admin socket accepts connections even when the limit is reached.
   const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
-                                : place->Enter(live->config.connections_max,
-                                               live->config.ConnectionsMaxOf(peer.address));
+                                : place->Enter(reloadable->config.connections_max,
+                                               reloadable->config.ConnectionsMaxOf(peer.address));
   if (entry != net::ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
     return TurnAway(std::move(socket), door.tls, entry);

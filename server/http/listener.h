@@ -44,7 +44,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // Starts to accept, and logs the addresses.
   void Start();
   // For Reloader: later connections use the new certificate.
-  Result<std::function<void()>> PrepareReload(const server::Live& live);
+  Result<std::function<void()>> PrepareReload(const server::ReloadableConfig& reloadable);
 
  private:
   // A listening socket.
@@ -60,7 +60,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Status TakePassed(const net::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
   Status OpenUnix(const std::string& path, unsigned mode, bool admin);
-  Status CheckStrangers(const server::Live& live) const;
+  Status CheckStrangers(const server::ReloadableConfig& reloadable) const;
   void AddDoor(net::ListeningSocket socket, bool tls, bool admin);
   // Takes ownership of `socket`.
   void OnAccepted(const Door& door, int socket);

@@ -47,17 +47,17 @@ std::optional<HttpResponse> CheckLimits(const Arrival& arrival) {
 }
 
 std::optional<HttpResponse> CheckPageOf(const Arrival& arrival) {
-  const Status page = CheckPage(arrival.live, arrival.peer, arrival.header);
+  const Status page = CheckPage(arrival.reloadable, arrival.peer, arrival.header);
   if (page.ok()) return std::nullopt;
   return RefusalResponse(arrival.service, arrival.head, page);
 }
 
 std::optional<HttpResponse> Preflight(const Arrival& arrival) {
-  return AnswerPreflight(arrival.live, arrival.peer, arrival.header, arrival.head);
+  return AnswerPreflight(arrival.reloadable, arrival.peer, arrival.header, arrival.head);
 }
 
 std::optional<HttpResponse> CheckKey(const Arrival& arrival) {
-  auto caller = PassGate(arrival.live, arrival.peer, arrival.header);
+  auto caller = PassGate(arrival.reloadable, arrival.peer, arrival.header);
   if (!caller.ok()) return RefusalResponse(arrival.service, arrival.head, caller.status());
   arrival.caller = *std::move(caller);
   return std::nullopt;

@@ -27,7 +27,7 @@ namespace thermocline::http {
 // A request whose header has been read.
 struct Arrival {
   server::Service& service;
-  const server::Live& live;
+  const server::ReloadableConfig& reloadable;
   const HttpRequest& header;
   const Peer& peer;
   ResponseHead& head;

@@ -15,8 +15,8 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
                                         protocol::EmbeddingDialect dialect) {
   ASSIGN_OR_RETURN(
       protocol::EmbeddingRequest parsed,
-      protocol::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
-                                      nullptr, dialect));
+      protocol::ParseEmbeddingRequest(
+          body, service.pooling(), service.reloadable()->config.strict_fields, nullptr, dialect));
   RETURN_IF_ERROR(CheckDimensions(service, parsed.dimensions));
   auto format = std::make_unique<protocol::EmbeddingAnswer>(service.model_name(), parsed);
   ASSIGN_OR_RETURN(Submission submission,
@@ -29,7 +29,7 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
 protocol::RequestDefaults DefaultsOf(const Service& service) {
   return {.sampling = WithDefaults({}, service.sampling_defaults()),
           .max_tokens = service.config().max_tokens,
-          .strict_fields = service.live()->config.strict_fields};
+          .strict_fields = service.reloadable()->config.strict_fields};
 }
 
 Status CheckDimensions(const Service& service, int dimensions) {

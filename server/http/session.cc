@@ -46,7 +46,7 @@ Session::~Session() {
 
 void Session::Start() {
   asio::dispatch(connection_->get_executor(), [self = shared_from_this()] {
-    self->connection_->ExpireAfter(seconds(self->service_.live()->config.read_timeout_s));
+    self->connection_->ExpireAfter(seconds(self->service_.reloadable()->config.read_timeout_s));
     self->MakeWayIfAsked();
     self->connection_->AsyncHandshake([self](ErrorCode error) {
       if (error) return self->Close();
@@ -60,7 +60,7 @@ void Session::ReadRequest() {
   if (reader_.early_bytes() > 0) return ReadHeader();
   // A connection may be idle for long between requests, but after a request's first byte the rest
   // must follow soon.
-  connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+  connection_->ExpireAfter(seconds(service_.reloadable()->config.idle_timeout_s));
   reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
     error ? self->Close() : self->ReadHeader();
   });
@@ -69,7 +69,7 @@ void Session::ReadRequest() {
 void Session::ReadHeader() {
   sent_ = unread_ = false;
   exchange_.emplace(service_, connection_->peer());
-  const server::ServerConfig& config = exchange_->live().config;
+  const server::ServerConfig& config = exchange_->reloadable().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
   reader_.ReadHeader(config.body_bytes_max,
                      [self = shared_from_this()](ErrorCode error) { self->OnHeader(error); });
@@ -93,9 +93,9 @@ void Session::OnHeader(ErrorCode error) {
 }
 
 Status Session::TakePlaceOfKey() {
-  const server::Live& live = exchange_->live();
-  if (!live.needs_keys() || connection_->peer().admin) return OkStatus();
-  const int most = live.config.ConnectionsMaxOfKey();
+  const server::ReloadableConfig& reloadable = exchange_->reloadable();
+  if (!reloadable.needs_keys() || connection_->peer().admin) return OkStatus();
+  const int most = reloadable.config.ConnectionsMaxOfKey();
   return place_->BelongTo(exchange_->head().tenant, most) ? OkStatus()
                                                           : server::TooManyConnections(most);
 }
@@ -112,7 +112,7 @@ void Session::RefuseHeader(HttpResponse response) {
 }
 
 void Session::RefuseUnreadable(ErrorCode error) {
-  const auto refusal = reader_.RefusalOf(error, exchange_->live().config);
+  const auto refusal = reader_.RefusalOf(error, exchange_->reloadable().config);
   if (!refusal.has_value()) return Close();  // there is no client to answer
   unread_ = true;
   exchange_->EndConnection();
@@ -123,7 +123,7 @@ void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
     return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
-  const bool stranger = exchange_->live().needs_keys() && !exchange_->caller().known;
+  const bool stranger = exchange_->reloadable().needs_keys() && !exchange_->caller().known;
   if (!stranger && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
@@ -278,7 +278,7 @@ void Session::NextRequest() {
   next_after_watch_ = true;
   MakeWayIfAsked();
   if (reader_.early_bytes() > 0) connection_->Cancel();  // the request has arrived already
-  connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+  connection_->ExpireAfter(seconds(service_.reloadable()->config.idle_timeout_s));
 }
 
 // Clients that send the next request before they have the answer to the last one would otherwise

@@ -162,7 +162,7 @@ void Session::RespondWhole() {
 
 // A stream that is silent for long, in the queue or during prefill, gets a comment.
 void Session::KeepAlive() {
-  seconds silence(exchange_->live().config.sse_keepalive_s);
+  seconds silence(exchange_->reloadable().config.sse_keepalive_s);
   if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
   if (answer_->tells_progress()) silence = std::min(silence, kProgressInterval);
   const auto written_at = [this] {

@@ -96,8 +96,8 @@ Action PlanAnswer(Service& service, const ResponseHead& head, Result<OllamaReque
 
 Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHead& head,
                  bool single) {
-  auto parsed =
-      ParseEmbed(request.body(), service.pooling(), single, service.live()->config.strict_fields);
+  auto parsed = ParseEmbed(request.body(), service.pooling(), single,
+                           service.reloadable()->config.strict_fields);
   if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
   if (parsed->empty) {
     const Status known = server::CheckModel(service, parsed->generation.model);
@@ -147,7 +147,7 @@ Action Show(Service& service, const HttpRequest& request, const ResponseHead& he
   if (name.empty()) name = fields.String("name", "");
   (void)fields.Bool("verbose", false);
   for (const char* overrides : {"system", "template", "options"}) (void)fields.Find(overrides);
-  fields.CheckUnknown(service.live()->config.strict_fields);
+  fields.CheckUnknown(service.reloadable()->config.strict_fields);
   if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
   const Status known = server::CheckModel(service, ModelName(name));
   const Status ready = service.Readiness();

@@ -87,9 +87,9 @@ Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body
 
 Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
                                     const ResponseHead& head) {
-  ASSIGN_OR_RETURN(
-      protocol::RerankRequest parsed,
-      protocol::ParseRerankRequest(body, service.pooling(), service.live()->config.strict_fields));
+  ASSIGN_OR_RETURN(protocol::RerankRequest parsed,
+                   protocol::ParseRerankRequest(body, service.pooling(),
+                                                service.reloadable()->config.strict_fields));
   auto format = std::make_unique<protocol::RerankAnswer>(service.model_name(), parsed);
   ASSIGN_OR_RETURN(Submission submission,
                    http::SubmitEncoded(service, head, std::move(parsed.generation)));
