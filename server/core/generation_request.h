@@ -36,7 +36,7 @@ struct GenerationRequest {
   int choices = 1;                   // per prompt
   std::optional<GrammarSpec> grammar = {};
   // Set for a conversation: the output is parsed into reasoning, text and calls
-  // (Submission::reading).
+  // (Submission::parser_config).
   bool in_parts = false;
   // Set if the client wants the prompts' embeddings instead of an answer: one request for all of
   // them.

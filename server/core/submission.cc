@@ -175,10 +175,10 @@ std::size_t Submission::KeptBytes() const {
       kept += base::Area(base::IntSize(request.embed->ends), stats.hidden_size) * sizeof(float);
     if (request.logprobs < 0) continue;
     const int rest = std::max(0, stats.context_length - base::IntSize(request.prompt));
-    const int said = request.max_tokens > 0 ? std::min(request.max_tokens, rest) : rest;
+    const int generated = request.max_tokens > 0 ? std::min(request.max_tokens, rest) : rest;
     const int read = request.prompt_logprobs ? base::IntSize(request.prompt) : 0;
-    kept +=
-        base::Area(choices() * (read + said), request.logprobs + 1) * sizeof(TokenChannel::Score);
+    kept += base::Area(choices() * (read + generated), request.logprobs + 1) *
+            sizeof(TokenChannel::Score);
   }
   return kept;
 }
@@ -187,14 +187,14 @@ Status Submission::ReadGrammar() {
   if (generation_request_.in_parts) {
     const auto& conversation = std::get<Conversation>(generation_request_.prompts[0]);
     const auto& format = service_->output_format();
-    reading_ = std::make_shared<const chat::Reading>(
-        chat::Reading{.format = format,
-                      .calls = MayCall(),
-                      .in_reasoning = in_reasoning_,
-                      .continues = continues_,
-                      .lenient = MayCallLeniently(),
-                      .parallel = conversation.tools.choice.parallel,
-                      .tools = conversation.tools.tools});
+    parser_config_ = std::make_shared<const chat::OutputParserConfig>(
+        chat::OutputParserConfig{.format = format,
+                                 .calls = MayCall(),
+                                 .in_reasoning = in_reasoning_,
+                                 .continues = continues_,
+                                 .lenient = MayCallLeniently(),
+                                 .parallel = conversation.tools.choice.parallel,
+                                 .tools = conversation.tools.tools});
     for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
     ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
   } else {

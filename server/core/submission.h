@@ -63,7 +63,9 @@ class Submission {
   const GenerationRequest& generation_request() const { return generation_request_; }
   int choices() const { return generation_request_.choices; }
   // Valid after Encode: the parser settings for the answers; nullptr: they are plain text.
-  const std::shared_ptr<const chat::Reading>& reading() const { return reading_; }
+  const std::shared_ptr<const chat::OutputParserConfig>& parser_config() const {
+    return parser_config_;
+  }
   // One per prompt; valid between Encode and Start.
   const std::vector<Request>& requests() const { return requests_; }
   // Valid after Encode: an upper bound of the bytes kept until the answer is written, besides its
@@ -96,7 +98,7 @@ class Submission {
   std::vector<bool> bos_added_;
   // As in EncodedPrompt, for the last conversation.
   bool in_reasoning_ = false, may_reason_ = false, continues_ = false;
-  std::shared_ptr<const chat::Reading> reading_;
+  std::shared_ptr<const chat::OutputParserConfig> parser_config_;
   std::optional<GrammarSpec> grammar_;  // to compile
 };
 

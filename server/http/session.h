@@ -82,7 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnWatched(ErrorCode error);
   void TakeAnswer();
   // Writes the complete response once there is memory for it.
-  void RespondWhole();
+  void RespondInFull();
   void KeepAlive();
   void LookForDeparture();
   void WriteStream(const std::string& events, bool last);

@@ -140,14 +140,14 @@ void Session::TakeAnswer() {
       Respond(*std::move(output.response));
       return answer_.reset();
     }
-    if (output.whole) return RespondWhole();
+    if (output.complete) return RespondInFull();
     if (output.failed) exchange_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
     if (output.last) Log(200);
   } while (given_up && !output.last && !output.events.empty());
 }
 
-void Session::RespondWhole() {
+void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
   if (bytes > 0) answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
   if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
@@ -156,7 +156,7 @@ void Session::RespondWhole() {
       if (!error) self->Guarded([&] { self->TakeAnswer(); });
     });
   }
-  Respond(answer_->Whole());
+  Respond(answer_->FullResponse());
   answer_.reset();
 }
 

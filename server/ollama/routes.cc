@@ -103,7 +103,7 @@ Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHea
     const Status known = server::CheckModel(service, parsed->generation.model);
     if (!known.ok()) return http::RefusalResponse(service, head, known);
     return http::JsonResponse(head, 200,
-                              EmbedAnswer(service.model_name(), 0, single).Whole(Usage()));
+                              EmbedAnswer(service.model_name(), 0, single).FullResponse(Usage()));
   }
   const Status dimensions = http::CheckDimensions(service, parsed->dimensions);
   if (!dimensions.ok()) return http::RefusalResponse(service, head, dimensions);

@@ -23,10 +23,10 @@ class ResponsesAnswer final : public server::AnswerFormat {
 
   // Returns response.created and response.in_progress.
   std::string Open() override;
-  std::string Begin(int choice) override;
-  std::string Say(const server::Said& said) override;
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnStart(int choice) override;
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   std::size_t EchoBytes() const override { return echo_bytes_; }
   std::string Fail(const Status& status, CancelCause cause) override;
   // Returns response.in_progress: Codex's idle timer ignores comments.
