@@ -13,9 +13,9 @@
 
 #include "server/core/strand_pool.h"
 #include "server/core/submission.h"
-#include "server/grpc/call.h"
 #include "server/grpc/generate_request.h"
 #include "server/grpc/messages.h"
+#include "server/grpc/request_context.h"
 
 namespace thermocline::rpc {
 
@@ -76,7 +76,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   server::Service& service_;
   ::grpc::CallbackServerContext& context_;
   v1::GenerateRequest message_;
-  Call call_;
+  RequestContext request_context_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
   // Used on the strand.
   std::shared_ptr<server::Submission> submission_;  // until it is submitted; a worker encodes it

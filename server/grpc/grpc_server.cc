@@ -26,8 +26,8 @@ namespace {
 
 constexpr int kQuietSecondsMax = 10;                 // for a reflection stream
 constexpr std::chrono::milliseconds kFarewell{500};  // for clients to close their calls
-// Calls with more than kMetadataBytesMax (call.h) are rejected one by one; beyond this limit the
-// library closes the connection with all of its calls.
+// Calls with more than kMetadataBytesMax (request_context.h) are rejected one by one; beyond this
+// limit the library closes the connection with all of its calls.
 constexpr int kMetadataBytesHardMax = 256 << 10;
 constexpr int kStreamBufferBytes = 16 << 10;  // a stream with more unread bytes pauses
 // Bytes of a message that a client may send before its call is accepted. The library would adapt

@@ -68,8 +68,8 @@ void Session::ReadRequest() {
 
 void Session::ReadHeader() {
   sent_ = unread_ = false;
-  exchange_.emplace(service_, connection_->peer());
-  const server::ServerConfig& config = exchange_->reloadable().config;
+  request_context_.emplace(service_, connection_->peer());
+  const server::ServerConfig& config = request_context_->reloadable().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
   reader_.ReadHeader(config.body_bytes_max,
                      [self = shared_from_this()](ErrorCode error) { self->OnHeader(error); });
@@ -78,14 +78,15 @@ void Session::ReadHeader() {
 void Session::OnHeader(ErrorCode error) {
   // The header is complete even if the announced body is too large: the key is checked first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
-  auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer(),
-                                     router_.ErrorsOf(reader_.request()));
+  auto refusal = request_context_->OnHeader(reader_.request(), connection_->peer(),
+                                            router_.ErrorsOf(reader_.request()));
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
-  exchange_->SetRoute(router_.RouteOf(reader_.request()));
+  request_context_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
-  if (exchange_->caller().known) {
+  if (request_context_->caller().known) {
     const Status place = TakePlaceOfKey();
-    if (!place.ok()) return RefuseHeader(RefusalResponse(service_, exchange_->head(), place));
+    if (!place.ok())
+      return RefuseHeader(RefusalResponse(service_, request_context_->head(), place));
     MakeWayIfAsked();  // closed only after those without a key
   }
   reader_.Welcome(
@@ -93,37 +94,38 @@ void Session::OnHeader(ErrorCode error) {
 }
 
 Status Session::TakePlaceOfKey() {
-  const server::ReloadableConfig& reloadable = exchange_->reloadable();
+  const server::ReloadableConfig& reloadable = request_context_->reloadable();
   if (!reloadable.needs_keys() || connection_->peer().admin) return OkStatus();
   const int most = reloadable.config.ConnectionsMaxOfKey();
-  return place_->BelongTo(exchange_->head().tenant, most) ? OkStatus()
-                                                          : server::TooManyConnections(most);
+  return place_->BelongTo(request_context_->head().tenant, most) ? OkStatus()
+                                                                 : server::TooManyConnections(most);
 }
 
 void Session::ReadBody() {
-  reader_.ReadBody(service_.request_memory(), exchange_->head().tenant,
+  reader_.ReadBody(service_.request_memory(), request_context_->head().tenant,
                    [self = shared_from_this()](ErrorCode error) { self->OnRequest(error); });
 }
 
 void Session::RefuseHeader(HttpResponse response) {
-  unread_ = HasBody(reader_.request()) || !exchange_->head().keep_alive;
+  unread_ = HasBody(reader_.request()) || !request_context_->head().keep_alive;
   if (unread_) response.keep_alive(false);
   Respond(std::move(response));
 }
 
 void Session::RefuseUnreadable(ErrorCode error) {
-  const auto refusal = reader_.RefusalOf(error, exchange_->reloadable().config);
+  const auto refusal = reader_.RefusalOf(error, request_context_->reloadable().config);
   if (!refusal.has_value()) return Close();  // there is no client to answer
   unread_ = true;
-  exchange_->EndConnection();
-  Respond(ErrorResponse(exchange_->head(), *refusal));
+  request_context_->EndConnection();
+  Respond(ErrorResponse(request_context_->head(), *refusal));
 }
 
 void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
-    return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
+    return RefuseHeader(RefusalResponse(service_, request_context_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
-  const bool stranger = exchange_->reloadable().needs_keys() && !exchange_->caller().known;
+  const bool stranger =
+      request_context_->reloadable().needs_keys() && !request_context_->caller().known;
   if (!stranger && !place_->BeBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
@@ -144,7 +146,7 @@ void Session::OnJudged(const server::BodyCost& cost) {
   Guarded([&] {
     const Status readable = server::CheckCost(cost, service_.request_sizes());
     readable.ok() ? RouteByWorker(cost)
-                  : OnRouted(RefusalResponse(service_, exchange_->head(), readable));
+                  : OnRouted(RefusalResponse(service_, request_context_->head(), readable));
   });
 }
 
@@ -162,20 +164,21 @@ void Session::RouteByWorker(const server::BodyCost& cost) {
 void Session::PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes) {
   service_.workers(reader_.request().body().size())
       .Post(
-          exchange_->head().tenant, connection_->get_executor(), std::move(work), std::move(then),
-          [self = shared_from_this()] { self->OnDropped(); }, bytes);
+          request_context_->head().tenant, connection_->get_executor(), std::move(work),
+          std::move(then), [self = shared_from_this()] { self->OnDropped(); }, bytes);
 }
 
 void Session::OnDropped() {
   routing_ = false;
-  Guarded(
-      [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
+  Guarded([this] {
+    Respond(RefusalResponse(service_, request_context_->head(), server::ShuttingDown()));
+  });
 }
 
 // An exception from a library or the allocator ends the request, not the daemon; returns nullopt
 // then.
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
-  const ResponseHead& head = exchange_->head();
+  const ResponseHead& head = request_context_->head();
   try {
     Action action = router_.Answer(service_, request, head);
     if (base::Interrupted()) return RefusalResponse(service_, head, server::ShuttingDown());
@@ -197,7 +200,7 @@ void Session::OnRouted(std::optional<Action> action) {
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
-      exchange_->NoteIgnored(plan->submission.generation_request().ignored_fields);
+      request_context_->NoteIgnored(plan->submission.generation_request().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {
@@ -211,7 +214,7 @@ void Session::Guarded(const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {
-    base::LogError("id=", exchange_->head().request_id, ": ", error.what());
+    base::LogError("id=", request_context_->head().request_id, ": ", error.what());
     if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
     answer_.reset();
     if (!sent_) return RespondFailed();
@@ -222,9 +225,9 @@ void Session::Guarded(const std::function<void()>& step) {
 
 void Session::RespondFailed() {
   try {
-    Respond(ErrorResponse(exchange_->head(), protocol::FromStatus(base::Internal(""))));
+    Respond(ErrorResponse(request_context_->head(), protocol::FromStatus(base::Internal(""))));
   } catch (const std::exception& error) {
-    base::LogError("id=", exchange_->head().request_id, ": ", error.what());
+    base::LogError("id=", request_context_->head().request_id, ": ", error.what());
     Close();
   }
 }
@@ -235,25 +238,26 @@ void Session::RespondFailed() {
 void Session::RespondMade(HttpResponse response) {
   const std::size_t bytes = response.body().size();
   if (bytes <= server::kSmallAnswerBytes) return Respond(std::move(response));
-  answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+  answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
   if (answer_hold_->TakeForAnswer(bytes)) return Respond(std::move(response));
   response = {};
-  Respond(RefusalResponse(service_, exchange_->head(), server::UnreadAnswers()));
+  Respond(RefusalResponse(service_, request_context_->head(), server::UnreadAnswers()));
 }
 
 void Session::Respond(HttpResponse response) {
   reader_.Forget();
-  const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
-  if (!head_only) exchange_->CountBytes(response.body().size());
+  const bool head_only = request_context_->head_only(), goes_on = response.keep_alive();
+  if (!head_only) request_context_->CountBytes(response.body().size());
   if (response.body().size() <= server::kSmallAnswerBytes) {
     answer_hold_.reset();
   } else {
     if (!answer_hold_.has_value())
-      answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+      answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
     answer_hold_->Force(response.body().size());
   }
   Log(response.result_int());
-  connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
+  connection_->ExpireWhenStuck(request_context_->write_limits(),
+                               head_only ? 0 : response.body().size());
   WriteResponse(
       *connection_, std::move(response), head_only,
       [self = shared_from_this(), goes_on](ErrorCode error) { self->OnResponded(error, goes_on); });
@@ -333,11 +337,11 @@ void Session::Close() {
 }
 
 void Session::Log(int status) {
-  exchange_->Log(status, answer_ != nullptr ? &answer_->generation() : nullptr);
+  request_context_->Log(status, answer_ != nullptr ? &answer_->generation() : nullptr);
 }
 
 void Session::Release() {
-  if (exchange_.has_value()) exchange_->Release();
+  if (request_context_.has_value()) request_context_->Release();
 }
 
 }  // namespace thermocline::http

@@ -11,7 +11,7 @@
 
 #include "server/http/answer.h"
 #include "server/http/connection.h"
-#include "server/http/exchange.h"
+#include "server/http/request_context.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
 #include "server/http/router.h"
@@ -98,13 +98,13 @@ class Session : public std::enable_shared_from_this<Session> {
   const Router& router_;
   std::shared_ptr<net::ConnectionPlace> place_;  // its place in the limit on connections
   RequestReader reader_;
-  std::optional<Exchange> exchange_;    // the current or last request
-  std::unique_ptr<Answer> answer_;      // current answer, until its last byte is written
-  std::optional<StreamWriter> stream_;  // set from the answer's first events on
-  bool sent_ = false;                   // the first bytes of an answer were sent
-  bool unread_ = false;                 // the client may still send bytes that are not needed
-  bool watching_ = false;               // a read watches for the client's disconnection
-  bool next_after_watch_ = false;       // the end of that read starts the next request
+  std::optional<RequestContext> request_context_;  // the current or last request
+  std::unique_ptr<Answer> answer_;                 // current answer, until its last byte is written
+  std::optional<StreamWriter> stream_;             // set from the answer's first events on
+  bool sent_ = false;                              // the first bytes of an answer were sent
+  bool unread_ = false;            // the client may still send bytes that are not needed
+  bool watching_ = false;          // a read watches for the client's disconnection
+  bool next_after_watch_ = false;  // the end of that read starts the next request
   // Releases the queue place while the grammar waits to be compiled.
   std::function<void()> give_up_;
   // Memory of a complete response being written.

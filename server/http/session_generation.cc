@@ -36,13 +36,13 @@ void Session::CompileGrammar(GenerationPlan plan) {
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDeparture();
   service_.compilers().Post(
-      exchange_->head().tenant, connection_->get_executor(),
+      request_context_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), work] {
         if (self->client_left_) return;
         try {
           work->status = work->plan.submission.Compile();
         } catch (const std::exception& error) {
-          base::LogError("id=", self->exchange_->head().request_id, ": ", error.what());
+          base::LogError("id=", self->request_context_->head().request_id, ": ", error.what());
         }
       },
       [self = shared_from_this(), work] {
@@ -50,7 +50,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
         if (self->client_left_) return;  // LeftEarly was called
         if (!work->status.has_value()) return self->RespondFailed();
         self->Guarded([&] {
-          const ResponseHead& head = self->exchange_->head();
+          const ResponseHead& head = self->request_context_->head();
           work->status->ok() ? self->StartGeneration(std::move(work->plan))
                              : self->Respond(RefusalResponse(self->service_, head, *work->status));
         });
@@ -76,7 +76,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
     asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
   };
-  const ResponseHead& head = exchange_->head();
+  const ResponseHead& head = request_context_->head();
   auto answer = Answer::Start(service_, head, std::move(plan), std::move(on_ready));
   if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
   answer_ = *std::move(answer);
@@ -141,7 +141,7 @@ void Session::TakeAnswer() {
       return answer_.reset();
     }
     if (output.complete) return RespondInFull();
-    if (output.failed) exchange_->EndConnection();
+    if (output.failed) request_context_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
     if (output.last) Log(200);
   } while (given_up && !output.last && !output.events.empty());
@@ -149,7 +149,7 @@ void Session::TakeAnswer() {
 
 void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
-  if (bytes > 0) answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+  if (bytes > 0) answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
   if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
     room_timer_.expires_after(kRoomLook);
     return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
@@ -162,11 +162,11 @@ void Session::RespondInFull() {
 
 // A stream that is silent for long, in the queue or during prefill, gets a comment.
 void Session::KeepAlive() {
-  seconds silence(exchange_->reloadable().config.sse_keepalive_s);
+  seconds silence(request_context_->reloadable().config.sse_keepalive_s);
   if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
   if (answer_->tells_progress()) silence = std::min(silence, kProgressInterval);
   const auto written_at = [this] {
-    return stream_.has_value() ? stream_->written_at() : exchange_->head().arrived;
+    return stream_.has_value() ? stream_->written_at() : request_context_->head().arrived;
   };
   const bool writing = stream_.has_value() && stream_->writing();
   if (!writing && Clock::now() - written_at() >= silence) {
@@ -183,9 +183,9 @@ void Session::KeepAlive() {
 
 void Session::WriteStream(const std::string& events, bool last) {
   if (!stream_.has_value())
-    stream_.emplace(*connection_, exchange_->head(), answer_->content_type(),
-                    exchange_->write_limits());
-  exchange_->CountBytes(events.size());
+    stream_.emplace(*connection_, request_context_->head(), answer_->content_type(),
+                    request_context_->write_limits());
+  request_context_->CountBytes(events.size());
   stream_->Write(events, last,
                  [self = shared_from_this()](ErrorCode error) { self->OnStreamWritten(error); });
   sent_ = true;
@@ -204,7 +204,7 @@ void Session::StreamDone() {
   if (answer_ == nullptr) return;
   answer_.reset();
   Release();
-  if (!exchange_->head().keep_alive) return Close();
+  if (!request_context_->head().keep_alive) return Close();
   NextRequest();
 }
 

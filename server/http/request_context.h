@@ -14,13 +14,13 @@
 namespace thermocline::http {
 
 // Thread-compatible; owned by one connection.
-class Exchange {
+class RequestContext {
  public:
   // Begins at the request's first byte. A drain waits for it until Release.
-  Exchange(server::Service& service, const Peer& peer);
-  ~Exchange() { Release(); }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
+  RequestContext(server::Service& service, const Peer& peer);
+  ~RequestContext() { Release(); }
+  RequestContext(const RequestContext&) = delete;
+  RequestContext& operator=(const RequestContext&) = delete;
 
   // Records the caller and limits from the header. Returns a response if the request is rejected or
   // answered without its body, which is read only for authorized clients. `errors`: the form of

@@ -1,4 +1,4 @@
-#include "server/grpc/call.h"
+#include "server/grpc/request_context.h"
 
 #include <grpc/support/time.h>
 
@@ -73,7 +73,8 @@ std::optional<Caller> Identify(const server::ReloadableConfig& reloadable, const
 
 }  // namespace
 
-Call::Call(server::Service& service, ConnectionCredit& credit, Context& context, std::string path)
+RequestContext::RequestContext(server::Service& service, ConnectionCredit& credit, Context& context,
+                               std::string path)
     : service_(service),
       credit_(credit),
       context_(context),
@@ -106,13 +107,13 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
   credit_.CallBegan(peer_, metadata_bytes_, reads_);
 }
 
-Call::~Call() {
+RequestContext::~RequestContext() {
   if (reads_) credit_.MessageEnded(peer_, 0);
   if (accepted_) credit_.CallEnded(peer_, metadata_bytes_);
   --service_.active_requests;
 }
 
-void Call::MessageCame(std::size_t bytes, const std::string& id) {
+void RequestContext::OnMessage(std::size_t bytes, const std::string& id) {
   if (std::exchange(reads_, false)) credit_.MessageEnded(peer_, bytes);
   if (server::IsRequestId(id)) {
     id_ = id;
@@ -121,28 +122,28 @@ void Call::MessageCame(std::size_t bytes, const std::string& id) {
                                              "at most ",
                                              server::kRequestIdBytesMax, " characters"));
   }
-  TellId();
+  SendId();
 }
 
-void Call::TellId() {
-  if (!std::exchange(told_id_, true)) context_.AddInitialMetadata("x-request-id", id_);
+void RequestContext::SendId() {
+  if (!std::exchange(id_sent_, true)) context_.AddInitialMetadata("x-request-id", id_);
 }
 
-bool Call::IsLate() const {
+bool RequestContext::IsLate() const {
   if (!deadline_.has_value()) return false;
   return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
 }
 
-void Call::End(const Status& status) noexcept {
+void RequestContext::End(const Status& status) noexcept {
   if (std::exchange(ended_, true)) return;
   try {
-    TellId();
-    Book(server::RowOf(status).http_status);
+    SendId();
+    Record(server::RowOf(status).http_status);
   } catch (const std::exception&) {  // the allocator threw, and a log line would need memory, too
   }
 }
 
-void Call::Book(int http_status) const {
+void RequestContext::Record(int http_status) const {
   service_.metrics().RequestEnded(path_, http_status);
   if (!reloadable_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);

@@ -1,4 +1,4 @@
-#include "server/http/exchange.h"
+#include "server/http/request_context.h"
 
 #include "engine/base/log.h"
 #include "engine/base/random.h"
@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Exchange::Exchange(server::Service& service, const Peer& peer)
+RequestContext::RequestContext(server::Service& service, const Peer& peer)
     : service_(service),
       reloadable_(service.reloadable()),
       head_{.version = 11,
@@ -24,8 +24,8 @@ Exchange::Exchange(server::Service& service, const Peer& peer)
   ++service_.active_requests;
 }
 
-std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const Peer& peer,
-                                               const protocol::ErrorShape& errors) {
+std::optional<HttpResponse> RequestContext::OnHeader(const HttpRequest& header, const Peer& peer,
+                                                     const protocol::ErrorShape& errors) {
   method_ = std::string(header.method_string());
   head_ = {.version = header.version(),
            .keep_alive = header.version() >= 11 && header.keep_alive() &&
@@ -48,13 +48,13 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   return std::nullopt;
 }
 
-void Exchange::NoteIgnored(const std::vector<std::string>& fields) {
+void RequestContext::NoteIgnored(const std::vector<std::string>& fields) {
   if (fields.empty()) return;
   head_.ignored_fields = IgnoredFieldsValue(fields);
   service_.ignored_fields().Note(route_, fields);
 }
 
-void Exchange::Log(int status, const server::Generation* generation) {
+void RequestContext::Log(int status, const server::Generation* generation) {
   if (logged_) return;
   service_.metrics().RequestEnded(route_, status);
   logged_ = true;
@@ -72,7 +72,7 @@ void Exchange::Log(int status, const server::Generation* generation) {
   base::Log(base::LogLevel::kInfo, "access", fields);
 }
 
-void Exchange::Release() {
+void RequestContext::Release() {
   if (active_) --service_.active_requests;
   active_ = false;
 }
