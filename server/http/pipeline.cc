@@ -57,7 +57,7 @@ std::optional<HttpResponse> Preflight(const Arrival& arrival) {
 }
 
 std::optional<HttpResponse> CheckKey(const Arrival& arrival) {
-  auto caller = PassGate(arrival.reloadable, arrival.peer, arrival.header);
+  auto caller = Authenticate(arrival.reloadable, arrival.peer, arrival.header);
   if (!caller.ok()) return RefusalResponse(arrival.service, arrival.head, caller.status());
   arrival.caller = *std::move(caller);
   return std::nullopt;

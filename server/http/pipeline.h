@@ -19,7 +19,7 @@
 #include <string>
 
 #include "server/core/service.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/response.h"
 
 namespace thermocline::http {

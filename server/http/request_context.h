@@ -7,8 +7,8 @@
 #include <string>
 
 #include "server/core/service.h"
+#include "server/http/access.h"
 #include "server/http/connection.h"
-#include "server/http/gate.h"
 #include "server/http/response.h"
 
 namespace thermocline::http {

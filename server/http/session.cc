@@ -6,8 +6,8 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "server/http/access.h"
 #include "server/http/discard_pace.h"
-#include "server/http/gate.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {

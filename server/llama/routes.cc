@@ -4,7 +4,7 @@
 
 #include "engine/base/index.h"
 #include "engine/text/tokenizer.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/llama/llama_answer.h"

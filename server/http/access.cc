@@ -1,4 +1,4 @@
-#include "server/http/gate.h"
+#include "server/http/access.h"
 
 #include <algorithm>
 
@@ -183,8 +183,8 @@ std::optional<HttpResponse> AnswerPreflight(const ReloadableConfig& reloadable, 
   return response;
 }
 
-Result<Caller> PassGate(const ReloadableConfig& reloadable, const Peer& peer,
-                        const HttpRequest& request) {
+Result<Caller> Authenticate(const ReloadableConfig& reloadable, const Peer& peer,
+                            const HttpRequest& request) {
   Caller caller{.tenant = peer.address,
                 .priority_max = kPriorityMax,
                 .admin = peer.admin,

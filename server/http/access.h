@@ -48,7 +48,7 @@ std::optional<HttpResponse> AnswerPreflight(const server::ReloadableConfig& relo
 
 // Checks the key, and access to /admin/. Unauthenticated, PermissionDenied, or NotFound (below
 // /admin, without keys).
-Result<Caller> PassGate(const server::ReloadableConfig& reloadable, const Peer& peer,
-                        const HttpRequest& request);
+Result<Caller> Authenticate(const server::ReloadableConfig& reloadable, const Peer& peer,
+                            const HttpRequest& request);
 
 }  // namespace thermocline::http
