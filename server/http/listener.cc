@@ -12,8 +12,8 @@
 #include <boost/asio/strand.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/rejected_connection.h"
 #include "server/http/session.h"
-#include "server/http/turned_away.h"
 #include "server/net/address.h"
 #include "server/net/socket_file.h"
 #include "server/protocol/error.h"
@@ -206,7 +206,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
                                                reloadable->config.ConnectionsMaxOf(peer.address));
   if (entry != net::ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
-    return TurnAway(std::move(socket), door.tls, entry);
+    return Reject(std::move(socket), door.tls, entry);
   }
   const std::shared_ptr<TlsContext> tls = door.tls ? this->tls() : nullptr;
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
@@ -214,7 +214,7 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
 }
 
 // With TLS an error response would need a handshake first.
-void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
+void Listener::Reject(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
   const bool full = why == net::ConnectionCount::Entry::kFull;
   if (tls) return;
   const protocol::ApiError error{
@@ -227,11 +227,12 @@ void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Ent
                         "(server.connections_per_address_max)",
       .details = {}};
   const std::string body = error.ToJson().Dump() + "\n";
-  SendAway(std::move(socket),
-           StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
-                  "\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: ",
-                  body.size(), "\r\nConnection: close\r\n\r\n", body),
-           turned_away_);
+  RejectConnection(
+      std::move(socket),
+      StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
+             "\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: ",
+             body.size(), "\r\nConnection: close\r\n\r\n", body),
+      rejected_);
 }
 
 }  // namespace thermocline::http

@@ -65,7 +65,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // Takes ownership of `socket`.
   void OnAccepted(const Door& door, int socket);
   void Begin(const Door& door, StreamSocket socket);
-  void TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
+  void Reject(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
 
   std::shared_ptr<TlsContext> tls() {
     const base::MutexLock lock(tls_mutex_);
@@ -86,7 +86,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // Both are shared with sessions, which may outlive the listener.
   const std::shared_ptr<net::ConnectionCount> connections_ =
       std::make_shared<net::ConnectionCount>();
-  const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<std::atomic<int>> rejected_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace thermocline::http
