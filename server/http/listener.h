@@ -48,7 +48,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
 
  private:
   // A listening socket.
-  struct Door {
+  struct ListenSocket {
     std::shared_ptr<net::Acceptor> acceptor;
     bool tls = false;
     bool admin = false;
@@ -60,11 +60,11 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Status TakePassed(const net::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
   Status OpenUnix(const std::string& path, unsigned mode, bool admin);
-  Status CheckStrangers(const server::ReloadableConfig& reloadable) const;
-  void AddDoor(net::ListeningSocket socket, bool tls, bool admin);
+  Status CheckOpenAccess(const server::ReloadableConfig& reloadable) const;
+  void AddSocket(net::ListeningSocket socket, bool tls, bool admin);
   // Takes ownership of `socket`.
-  void OnAccepted(const Door& door, int socket);
-  void Begin(const Door& door, StreamSocket socket);
+  void OnAccepted(const ListenSocket& listening, int socket);
+  void Begin(const ListenSocket& listening, StreamSocket socket);
   void Reject(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
 
   std::shared_ptr<TlsContext> tls() {
@@ -80,7 +80,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   server::StrandPool strands_;  // for connections
   server::Service& service_;
   const Router& router_;
-  std::list<Door> doors_;  // a list, so that references stay valid
+  std::list<ListenSocket> sockets_;  // a list, so that references stay valid
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
   // Both are shared with sessions, which may outlive the listener.
