@@ -125,7 +125,7 @@ class Runner {
   }
 
   Status Stopped() {
-    for (const Running& running : running_) running.answer->Leave(CancelCause::kApi);
+    for (const Running& running : running_) running.answer->Cancel(CancelCause::kApi);
     return Status(StatusCode::kCancelled,
                   StrCat("stopped after ", counts_.answered, " of ", counts_.requests,
                          " answers; the same command goes on"));

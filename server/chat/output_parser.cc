@@ -237,7 +237,7 @@ void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
 }
 
 // Records that the first held `bytes` become text.
-void OutputParser::NoteProse(std::size_t bytes) {
+void OutputParser::CountProse(std::size_t bytes) {
   const std::string_view text = std::string_view(held_).substr(0, bytes);
   const std::size_t line = text.rfind('\n');
   const std::string_view last = line == kNowhere ? text : text.substr(line + 1);
@@ -308,7 +308,7 @@ bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
 void OutputParser::EmitPart(MessagePart::Kind kind, std::size_t bytes,
                             std::vector<MessagePart>& out) {
   if (bytes == 0) return;
-  if (kind == Part::kText) NoteProse(bytes);
+  if (kind == Part::kText) CountProse(bytes);
   if (kind == Part::kText) text_emitted_ = text_emitted_ || held_.find_first_not_of(kSpace) < bytes;
   if (!out.empty() && out.back().kind == kind) {
     out.back().text.append(held_, 0, bytes);

@@ -70,7 +70,7 @@ class OutputParser {
   // The position in the held text at which a lenient form may begin, or npos.
   std::size_t FindLenient() const;
   void FinishCandidate(bool cut, std::vector<MessagePart>& out);
-  void NoteProse(std::size_t bytes);
+  void CountProse(std::size_t bytes);
   bool StepHeader(std::vector<MessagePart>& out);
   bool StepMessage(std::vector<MessagePart>& out);
   bool SkipSpace();

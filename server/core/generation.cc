@@ -60,7 +60,7 @@ Generation::Generation(Service& service, const EncodedRequest& request,
   for (const Request& each : request.requests) prompt_tokens_ += each.prompt.size();
 }
 
-Generation::~Generation() { service_.Forget(*this); }
+Generation::~Generation() { service_.RemoveGeneration(*this); }
 
 Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
                                                       const EncodedRequest& request,
@@ -71,7 +71,7 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
   CHECK(choices >= 1 && !requests.empty() && requests.size() * choices <= kChoicesMax);
   std::shared_ptr<Generation> generation(new Generation(service, request, std::move(on_ready)));
   // Registered before the first token, so that the list holds every running generation.
-  service.Remember(generation);
+  service.AddGeneration(generation);
   for (std::size_t i = 0; i < generation->choices_.size(); ++i) {
     Request each = requests[i / choices];
     each.sampling.seed = SeedOf(each.sampling.seed, static_cast<int>(i % choices));

@@ -81,7 +81,7 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   // The template exceeded its limits on the client's request, so waiting would not help.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
   if (!too_much) return prompt.status();
-  GiveBackHeap(std::numeric_limits<std::size_t>::max());  // the memory that the template allocated
+  TrimHeap(std::numeric_limits<std::size_t>::max());  // the memory that the template allocated
   return base::InvalidArgument(prompt.status().message());
 }
 

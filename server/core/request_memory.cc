@@ -123,7 +123,7 @@ BodyCost CostOf(std::string_view body) {
   return {.bytes = parts.cost(), .members = members.most(), .field = members.field()};
 }
 
-void GiveBackHeap(std::size_t values_bytes) {
+void TrimHeap(std::size_t values_bytes) {
   if (values_bytes >= kTrimFrom) ::malloc_trim(0);
 }
 
@@ -200,7 +200,7 @@ bool RequestMemory::TakeTrimHint() {
   return true;
 }
 
-void RequestMemory::NoteFreed(std::size_t bytes) {
+void RequestMemory::CountFreed(std::size_t bytes) {
   const base::MutexLock lock(mutex_);
   freed_ += bytes;
   if (freed_ < kTrimFrom) return;

@@ -73,7 +73,7 @@ Status CheckMadeText(std::string_view text, const RequestSizes& sizes);
 
 // Returns freed memory to the system after work on `values_bytes`, if that is much; threads' heaps
 // would keep it.
-void GiveBackHeap(std::size_t values_bytes);
+void TrimHeap(std::size_t values_bytes);
 
 // Answers up to this size, with the data they are made from, are within the memory plan's margin.
 inline constexpr std::size_t kSmallAnswerBytes = 64 << 10;
@@ -122,7 +122,7 @@ class RequestMemory {
   bool TakeTrimHint();
   // Other code has freed much memory, or `bytes`, which add up.
   void AskForTrim();
-  void NoteFreed(std::size_t bytes);
+  void CountFreed(std::size_t bytes);
 
  private:
   struct Share {

@@ -130,7 +130,7 @@ void Service::BeginDrain() {
   }
 }
 
-void Service::CutOff() {
+void Service::CancelGenerations() {
   if (Engine* loaded = engine()) loaded->CancelAll();
 }
 
@@ -142,8 +142,8 @@ void Service::StopEngine() {
   engine_.reset();
 }
 
-void Service::NoteLenientCall() {
-  if (lenient_call_noted_.exchange(true)) return;
+void Service::LogFirstLenientCall() {
+  if (lenient_call_logged_.exchange(true)) return;
   base::LogInfo(
       model_name_,
       " writes calls of tools in another form than its chat template; they are understood "
@@ -156,12 +156,12 @@ int Service::RetryAfterSeconds() const {
   return static_cast<int>(std::clamp(std::ceil(loaded->RetryAfterS()), 1.0, 120.0));
 }
 
-void Service::Remember(const std::shared_ptr<Generation>& generation) {
+void Service::AddGeneration(const std::shared_ptr<Generation>& generation) {
   const base::MutexLock lock(mutex_);
   generations_.emplace(generation->id(), generation);
 }
 
-void Service::Forget(const Generation& generation) {
+void Service::RemoveGeneration(const Generation& generation) {
   const base::MutexLock lock(mutex_);
   const auto [begin, end] = generations_.equal_range(generation.id());
   for (auto it = begin; it != end;) it = it->second.expired() ? generations_.erase(it) : ++it;
@@ -178,7 +178,7 @@ std::vector<std::shared_ptr<Generation>> Service::Generations() {
 
 bool Service::Cancel(const std::string& id, CancelCause cause,
                      const std::optional<std::string>& tenant) {
-  // Released without the lock, since the destructor calls Forget, which takes it.
+  // Released without the lock, since the destructor calls RemoveGeneration, which takes it.
   std::vector<std::shared_ptr<Generation>> found;
   {
     const base::MutexLock lock(mutex_);

@@ -45,7 +45,7 @@ class Service {
   // Rejects new work as Unavailable from now on, and cancels queued work with the same error.
   void BeginDrain();
   // Cancels every generation and reports it to the clients.
-  void CutOff();
+  void CancelGenerations();
   // Destroys the engine. Requires: no thread serves requests any more.
   void StopEngine();
 
@@ -87,7 +87,7 @@ class Service {
   IgnoredFields& ignored_fields() { return ignored_fields_; }
   // Counts a call that the model wrote in another format than its template's. The first one is
   // logged.
-  void NoteLenientCall();
+  void LogFirstLenientCall();
   // The threads that prepare a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
   // The memory for request bodies and the data made from them.
@@ -114,8 +114,8 @@ class Service {
   int RetryAfterSeconds() const;
 
   // The generations in progress, by id. Ids chosen by clients may be duplicates.
-  void Remember(const std::shared_ptr<Generation>& generation);
-  void Forget(const Generation& generation);
+  void AddGeneration(const std::shared_ptr<Generation>& generation);
+  void RemoveGeneration(const Generation& generation);
   std::vector<std::shared_ptr<Generation>> Generations();
   // Cancels every generation with this id, only those of `tenant` if one is given; false if there
   // is none.
@@ -152,7 +152,7 @@ class Service {
       std::make_shared<const chat::OutputFormat>();  // likewise
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
-  std::atomic<bool> lenient_call_noted_{false};
+  std::atomic<bool> lenient_call_logged_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
   base::Mutex state_mutex_;  // held from a change until the watcher has returned
   std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);

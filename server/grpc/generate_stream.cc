@@ -75,7 +75,7 @@ void GenerateStream::Guarded(Work work) {
     work();
   } catch (const std::exception& error) {
     base::LogError("id=", request_context_.id(), ": ", error.what());
-    Leave(CancelCause::kDisconnect);
+    Cancel(CancelCause::kDisconnect);
     FinishNow(base::Internal(""));
   }
 }
@@ -239,7 +239,7 @@ void GenerateStream::FinishNow(const Status& status) {
     generation_->Cancel(CancelCause::kOtherChoice);
 }
 
-void GenerateStream::Leave(CancelCause cause) {
+void GenerateStream::Cancel(CancelCause cause) {
   gone_ = true;
   events_.clear();
   if (generation_ != nullptr) generation_->Cancel(cause);
@@ -256,7 +256,7 @@ void GenerateStream::OnCancel() {
   Post([this] {
     if (finished_) return;
     const bool late = request_context_.IsLate();
-    Leave(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
+    Cancel(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
     FinishNow(late ? base::DeadlineExceeded("the call's deadline is over") : server::ClientGone());
   });
 }
@@ -276,7 +276,7 @@ void GenerateStream::WatchWrites() {
 void GenerateStream::CheckWrite(std::chrono::seconds allowed) {
   if (finished_) return;
   if (!writing_ || Clock::now() < write_began_ + allowed) return WatchWrites();
-  Leave(CancelCause::kSlowReader);
+  Cancel(CancelCause::kSlowReader);
   context_.TryCancel();  // Finish would wait for the unread messages
   FinishNow(server::ClientGone());
 }

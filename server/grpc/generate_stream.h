@@ -65,7 +65,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client has disconnected: drops further output.
-  void Leave(CancelCause cause);
+  void Cancel(CancelCause cause);
   void Refuse(const Status& refusal);
   void FinishNow(const Status& status);
   // Cancels the call of a client that reads nothing for server.write_timeout_s.

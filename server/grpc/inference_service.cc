@@ -69,7 +69,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
             request_context_.caller().tenant, place_.io.get_executor(),
             [run, bytes = cost.bytes] {
               run();
-              server::GiveBackHeap(bytes);
+              server::TrimHeap(bytes);
             },
             {}, [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
     return OkStatus();

@@ -97,7 +97,7 @@ RequestContext::RequestContext(server::Service& service, ConnectionCredit& credi
   }
   const int connections_max = reloadable_->config.ConnectionsMaxOfKey();
   if (reloadable_->needs_keys() && refusal_.ok() &&
-      !credit_.BelongTo(peer_, caller_.tenant, connections_max))
+      !credit_.AssignTo(peer_, caller_.tenant, connections_max))
     refusal_ = server::TooManyConnections(connections_max);
   if (metadata_bytes_ > kMetadataBytesMax && refusal_.ok()) {
     refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes_, " bytes; at most ",

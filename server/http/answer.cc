@@ -53,7 +53,7 @@ Answer::Output Answer::Take() {
   return output;
 }
 
-void Answer::Leave(CancelCause cause) {
+void Answer::Cancel(CancelCause cause) {
   if (!ended_) generation_->Cancel(cause);
 }
 
@@ -139,7 +139,7 @@ void Answer::CountCalls(const chat::CallTally& tally) {
   if (tally.calls > 0) service_.metrics().ToolCalls(chat::CallFormName(tally.form), tally.calls);
   if (tally.rejected != chat::CallRule::kNone)
     service_.metrics().ToolCallRejected(chat::CallRuleName(tally.rejected));
-  if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.NoteLenientCall();
+  if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.LogFirstLenientCall();
 }
 
 void Answer::FinishChoice(int index, Output& output) {

@@ -52,7 +52,7 @@ class Answer {
   const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }
   // The client has disconnected: cancels the work that has not ended.
-  void Leave(CancelCause cause);
+  void Cancel(CancelCause cause);
 
  private:
   struct Choice {

@@ -40,7 +40,7 @@ Action AnswerFields(server::Service& service, const HttpRequest& request, const 
   HttpResponse response = JsonResponse(head, 200, found->json);
   if (found->ignored_fields.empty()) return response;
   response.set(kIgnoredFieldsHeader, IgnoredFieldsValue(found->ignored_fields));
-  service.ignored_fields().Note(head.route, found->ignored_fields);
+  service.ignored_fields().Count(head.route, found->ignored_fields);
   return response;
 }
 

@@ -38,7 +38,7 @@ std::optional<HttpResponse> RequestContext::OnHeader(const HttpRequest& header, 
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());
   }
-  if (auto answer = PassHeader({service_, *reloadable_, header, peer, head_, caller_})) {
+  if (auto answer = CheckHeader({service_, *reloadable_, header, peer, head_, caller_})) {
     route_ = answer->route;
     return std::move(answer->response);
   }
@@ -48,10 +48,10 @@ std::optional<HttpResponse> RequestContext::OnHeader(const HttpRequest& header, 
   return std::nullopt;
 }
 
-void RequestContext::NoteIgnored(const std::vector<std::string>& fields) {
+void RequestContext::ReportIgnored(const std::vector<std::string>& fields) {
   if (fields.empty()) return;
   head_.ignored_fields = IgnoredFieldsValue(fields);
-  service_.ignored_fields().Note(route_, fields);
+  service_.ignored_fields().Count(route_, fields);
 }
 
 void RequestContext::Log(int status, const server::Generation* generation) {

@@ -32,7 +32,7 @@ class RequestContext {
   // Sets the route's template, never a raw path, for the metrics.
   void SetRoute(std::string route) { head_.route = route_ = std::move(route); }
   // Reports ignored fields: to the client in the answer, to the operator in log and metrics.
-  void NoteIgnored(const std::vector<std::string>& fields);
+  void ReportIgnored(const std::vector<std::string>& fields);
   // Counts bytes of the answer's body.
   void CountBytes(std::size_t bytes) { body_bytes_ += bytes; }
   // Logs and counts the answer, once. `generation`: nullptr for an answer without tokens.

@@ -28,7 +28,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
                  const Router& router, std::shared_ptr<net::ConnectionPlace> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
-      departure_timer_(connection_->get_executor()),
+      disconnect_timer_(connection_->get_executor()),
       room_timer_(connection_->get_executor()),
       service_(service),
       router_(router),
@@ -37,7 +37,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
 
 Session::~Session() {
   try {
-    ClientLeft();
+    CancelGeneration();
   } catch (const std::exception& error) {
     base::LogError("a connection ends: ", error.what());
   }
@@ -89,7 +89,7 @@ void Session::OnHeader(ErrorCode error) {
       return RefuseHeader(RefusalResponse(service_, request_context_->head(), place));
     MakeWayIfAsked();  // closed only after those without a key
   }
-  reader_.Welcome(
+  reader_.SendContinue(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
 
@@ -97,7 +97,7 @@ Status Session::TakePlaceOfKey() {
   const server::ReloadableConfig& reloadable = request_context_->reloadable();
   if (!reloadable.needs_keys() || connection_->peer().admin) return OkStatus();
   const int most = reloadable.config.ConnectionsMaxOfKey();
-  return place_->BelongTo(request_context_->head().tenant, most) ? OkStatus()
+  return place_->AssignTo(request_context_->head().tenant, most) ? OkStatus()
                                                                  : server::TooManyConnections(most);
 }
 
@@ -124,20 +124,20 @@ void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
     return RefuseHeader(RefusalResponse(service_, request_context_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
-  const bool stranger =
+  const bool without_key =
       request_context_->reloadable().needs_keys() && !request_context_->caller().known;
-  if (!stranger && !place_->BeBusy()) return Close();
+  if (!without_key && !place_->MarkBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has sent all of its request
   if (bytes <= server::kShortBytesMax) return RouteByWorker({});
   routing_ = true;
-  WatchForDeparture();
+  WatchForDisconnect();
   const auto cost = std::make_shared<server::BodyCost>();
   PostWork(
       [self = shared_from_this(), cost] {
-        if (!self->client_left_) *cost = server::CostOf(self->reader_.request().body());
+        if (!self->disconnected_) *cost = server::CostOf(self->reader_.request().body());
       },
       [self = shared_from_this(), cost] { self->OnJudged(*cost); }, 0);
 }
@@ -154,9 +154,9 @@ void Session::RouteByWorker(const server::BodyCost& cost) {
   const auto action = std::make_shared<std::optional<Action>>();
   PostWork(
       [self = shared_from_this(), action, work_bytes = cost.bytes] {
-        const base::InterruptScope scope(self->client_left_);
-        if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
-        server::GiveBackHeap(work_bytes);
+        const base::InterruptScope scope(self->disconnected_);
+        if (!self->disconnected_) *action = self->RouteOrFail(self->reader_.request());
+        server::TrimHeap(work_bytes);
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); }, cost.bytes);
 }
@@ -191,16 +191,16 @@ std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
 
 void Session::OnRouted(std::optional<Action> action) {
   const bool has_body = !reader_.request().body().empty();
-  reader_.Forget();
+  reader_.Clear();
   routing_ = false;
-  if (client_left_) {
+  if (disconnected_) {
     Log(499);
     return Close();
   }
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
-      request_context_->NoteIgnored(plan->submission.generation_request().ignored_fields);
+      request_context_->ReportIgnored(plan->submission.generation_request().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {
@@ -215,7 +215,7 @@ void Session::Guarded(const std::function<void()>& step) {
     step();
   } catch (const std::exception& error) {
     base::LogError("id=", request_context_->head().request_id, ": ", error.what());
-    if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
+    if (answer_ != nullptr) answer_->Cancel(CancelCause::kDisconnect);
     answer_.reset();
     if (!sent_) return RespondFailed();
     Log(500);
@@ -245,8 +245,8 @@ void Session::RespondMade(HttpResponse response) {
 }
 
 void Session::Respond(HttpResponse response) {
-  reader_.Forget();
-  const bool head_only = request_context_->head_only(), goes_on = response.keep_alive();
+  reader_.Clear();
+  const bool head_only = request_context_->head_only(), keep_alive = response.keep_alive();
   if (!head_only) request_context_->CountBytes(response.body().size());
   if (response.body().size() <= server::kSmallAnswerBytes) {
     answer_hold_.reset();
@@ -258,17 +258,18 @@ void Session::Respond(HttpResponse response) {
   Log(response.result_int());
   connection_->ExpireWhenStuck(request_context_->write_limits(),
                                head_only ? 0 : response.body().size());
-  WriteResponse(
-      *connection_, std::move(response), head_only,
-      [self = shared_from_this(), goes_on](ErrorCode error) { self->OnResponded(error, goes_on); });
+  WriteResponse(*connection_, std::move(response), head_only,
+                [self = shared_from_this(), keep_alive](ErrorCode error) {
+                  self->OnResponded(error, keep_alive);
+                });
   sent_ = true;
 }
 
-void Session::OnResponded(ErrorCode error, bool goes_on) {
+void Session::OnResponded(ErrorCode error, bool keep_alive) {
   answer_hold_.reset();
   Release();
   if (error) return Close();
-  if (goes_on) return NextRequest();
+  if (keep_alive) return NextRequest();
   if (unread_) return Linger();
   Close();
 }
@@ -276,7 +277,7 @@ void Session::OnResponded(ErrorCode error, bool goes_on) {
 // Starts the next request of this connection. A read that watched for the client's disconnection
 // becomes its first read.
 void Session::NextRequest() {
-  if (client_left_) return Close();
+  if (disconnected_) return Close();
   if (!watching_ && reader_.early_bytes() > 0) return PacePipelined();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
@@ -300,7 +301,7 @@ void Session::PacePipelined() {
 // key, keeps no one out.
 void Session::MakeWayIfAsked() {
   if (connection_->peer().admin) return;
-  place_->BeIdle([weak = weak_from_this()] {
+  place_->MarkIdle([weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     asio::post(self->connection_->get_executor(), [self] { self->Close(); });
@@ -333,7 +334,7 @@ void Session::Close() {
   Release();
   room_timer_.cancel();  // memory for discarded bytes is not waited for
   connection_->Close();
-  if (connection_->peer().tls) service_.request_memory().NoteFreed(kTlsBytes);
+  if (connection_->peer().tls) service_.request_memory().CountFreed(kTlsBytes);
 }
 
 void Session::Log(int status) {

@@ -61,7 +61,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Writes an answer that a route made from a body, without a generation.
   void RespondMade(HttpResponse response);
   void Respond(HttpResponse response);
-  void OnResponded(ErrorCode error, bool goes_on);
+  void OnResponded(ErrorCode error, bool keep_alive);
   void NextRequest();
   // Reads a request that has arrived early after a pause.
   void PacePipelined();
@@ -76,23 +76,23 @@ class Session : public std::enable_shared_from_this<Session> {
   // While an answer is generated: session_generation.cc.
   void CompileGrammar(GenerationPlan plan);
   // Called when the client disconnects while its grammar waits: frees everything of the request.
-  void LeftEarly();
+  void OnDisconnect();
   void StartGeneration(GenerationPlan plan);
-  void WatchForDeparture();
+  void WatchForDisconnect();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
   // Writes the complete response once there is memory for it.
   void RespondInFull();
   void KeepAlive();
-  void LookForDeparture();
+  void PollForDisconnect();
   void WriteStream(const std::string& events, bool last);
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
-  void ClientLeft();
+  void CancelGeneration();
 
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
-  boost::asio::steady_timer departure_timer_;
+  boost::asio::steady_timer disconnect_timer_;
   boost::asio::steady_timer room_timer_;
   server::Service& service_;
   const Router& router_;
@@ -111,7 +111,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<server::RequestMemory::Hold> answer_hold_;
   bool routing_ = false;  // a worker parses a long request
   // The client disconnected during parsing, compiling or writing. Workers check it, too.
-  std::atomic<bool> client_left_ = false;
+  std::atomic<bool> disconnected_ = false;
 };
 
 }  // namespace thermocline::http

@@ -15,7 +15,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr std::chrono::milliseconds kDepartureLook{200}, kRoomLook{100};
+constexpr std::chrono::milliseconds kDisconnectPoll{200}, kMemoryPoll{100};
 constexpr std::chrono::seconds kProgressInterval{1};
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // after a write in progress
 constexpr std::size_t kEarlyBytesMax = 64 << 10;     // sent before the last answer is complete
@@ -34,11 +34,11 @@ void Session::CompileGrammar(GenerationPlan plan) {
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
   std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
-  WatchForDeparture();
+  WatchForDisconnect();
   service_.compilers().Post(
       request_context_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), work] {
-        if (self->client_left_) return;
+        if (self->disconnected_) return;
         try {
           work->status = work->plan.submission.Compile();
         } catch (const std::exception& error) {
@@ -47,7 +47,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
       },
       [self = shared_from_this(), work] {
         self->give_up_ = {};
-        if (self->client_left_) return;  // LeftEarly was called
+        if (self->disconnected_) return;  // OnDisconnect was called
         if (!work->status.has_value()) return self->RespondFailed();
         self->Guarded([&] {
           const ResponseHead& head = self->request_context_->head();
@@ -57,13 +57,13 @@ void Session::CompileGrammar(GenerationPlan plan) {
       },
       [self = shared_from_this()] {
         self->give_up_ = {};
-        if (!self->client_left_) self->OnDropped();
+        if (!self->disconnected_) self->OnDropped();
       });
   give_up_.swap(give_up);  // last, because it cannot throw: the continuation is certain now
 }
 
-void Session::LeftEarly() {
-  client_left_ = true;
+void Session::OnDisconnect() {
+  disconnected_ = true;
   give_up_();
   Log(499);
   Close();
@@ -84,14 +84,14 @@ void Session::StartGeneration(GenerationPlan plan) {
   KeepAlive();
   if (!watching_) reader_.Shrink();
   connection_->ExpireNever();
-  WatchForDeparture();
+  WatchForDisconnect();
 }
 
 // During a generation a read detects the client's disconnection. Bytes that arrive early (the next
 // request) wait in the reader.
-void Session::WatchForDeparture() {
+void Session::WatchForDisconnect() {
   if (watching_) return;
-  if (reader_.early_bytes() >= kEarlyBytesMax) return LookForDeparture();
+  if (reader_.early_bytes() >= kEarlyBytesMax) return PollForDisconnect();
   reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
     self->watching_ = false;
     self->OnWatched(error);
@@ -100,11 +100,11 @@ void Session::WatchForDeparture() {
 }
 
 // Polls the connection of a client that has sent more than the reader takes.
-void Session::LookForDeparture() {
-  departure_timer_.expires_after(kDepartureLook);
-  departure_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+void Session::PollForDisconnect() {
+  disconnect_timer_.expires_after(kDisconnectPoll);
+  disconnect_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
     if (error || self->watching_) return;
-    const ErrorCode left = self->connection_->peer_left() ? asio::error::eof : ErrorCode();
+    const ErrorCode left = self->connection_->peer_disconnected() ? asio::error::eof : ErrorCode();
     self->Guarded([&] { self->OnWatched(left); });
   });
 }
@@ -114,16 +114,16 @@ void Session::OnWatched(ErrorCode error) {
     next_after_watch_ = false;
     const bool cancelled = error == asio::error::operation_aborted && reader_.early_bytes() > 0;
     const bool gone = error && !(cancelled && !connection_->expired());
-    return gone || !place_->BeBusy() ? Close() : ReadHeader();
+    return gone || !place_->MarkBusy() ? Close() : ReadHeader();
   }
   if (answer_ != nullptr && error) {
-    ClientLeft();
+    CancelGeneration();
     return Close();
   }
-  if (give_up_ && error) return LeftEarly();
-  if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDeparture();
+  if (give_up_ && error) return OnDisconnect();
+  if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDisconnect();
   // A worker parses the request, or a complete response is being written.
-  if (error) client_left_ = true;
+  if (error) disconnected_ = true;
 }
 
 // Output that a client does not read stays in the engine, which then pauses the request.
@@ -151,7 +151,7 @@ void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
   if (bytes > 0) answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
   if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
-    room_timer_.expires_after(kRoomLook);
+    room_timer_.expires_after(kMemoryPoll);
     return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
       if (!error) self->Guarded([&] { self->TakeAnswer(); });
     });
@@ -193,7 +193,7 @@ void Session::WriteStream(const std::string& events, bool last) {
 
 void Session::OnStreamWritten(ErrorCode error) {
   if (error) {
-    ClientLeft();
+    CancelGeneration();
     return Close();
   }
   if (stream_->ended()) return StreamDone();
@@ -208,11 +208,11 @@ void Session::StreamDone() {
   NextRequest();
 }
 
-void Session::ClientLeft() {
+void Session::CancelGeneration() {
   if (answer_ == nullptr) return;
   if (!answer_->ended()) {  // otherwise only its last bytes were not read
     // During a generation the only deadline is the one for writing.
-    answer_->Leave(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
+    answer_->Cancel(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
     Log(499);
   }
   answer_.reset();

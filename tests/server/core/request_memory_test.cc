@@ -46,11 +46,11 @@ TEST(RequestMemory, LargeBodiesNeverExceedIt) {
 
 TEST(RequestMemory, WhatOthersFreeAddsUp) {
   RequestMemory memory(100 * kMiB, kMiB);
-  memory.NoteFreed(3 * kMiB);
+  memory.CountFreed(3 * kMiB);
   EXPECT_FALSE(memory.TakeTrimHint());
-  memory.NoteFreed(kMiB);
+  memory.CountFreed(kMiB);
   EXPECT_TRUE(memory.TakeTrimHint());
-  memory.NoteFreed(3 * kMiB);
+  memory.CountFreed(3 * kMiB);
   EXPECT_FALSE(memory.TakeTrimHint());
 }
 
