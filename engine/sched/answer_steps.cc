@@ -118,7 +118,7 @@ Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk
   if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
   if (chunk.score) Score(s, chunk, logits);
   if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))
-    s.job.channel->Read(cache.length(), s.usage.cached_tokens, s.job.request.progress);
+    s.job.channel->PushProgress(cache.length(), s.usage.cached_tokens, s.job.request.progress);
   const bool late = !chunk.last && s.usage.completion_tokens == 0 &&
                     IsOver(s.prefill_since, s.job.request.prompt_ms_max);
   return late ? Stop::kLength : Stop::kNone;

@@ -88,7 +88,7 @@ Job RequestQueue::Extract(Jobs::iterator at) {
   return job;
 }
 
-std::optional<Job> RequestQueue::Take(std::uint64_t number) {
+std::optional<Job> RequestQueue::Pop(std::uint64_t number) {
   const base::MutexLock lock(mutex_);
   const auto at = std::find_if(waiting_.begin(), waiting_.end(),
                                [number](const Job& job) { return job.number == number; });

@@ -46,7 +46,7 @@ class RequestQueue {
     for (const Job& job : waiting_) visit(job);
   }
   // Removes job `number` from the queue, to begin it. Empty if it has ended meanwhile.
-  std::optional<Job> Take(std::uint64_t number);
+  std::optional<Job> Pop(std::uint64_t number);
   // Called when a begun job has ended, so that CancelAll no longer cancels it.
   void Forget(const std::shared_ptr<TokenChannel>& channel);
   // Ends the waiting jobs whose deadline has passed. Cheap while there are none.

@@ -102,7 +102,7 @@ void Scheduler::GiveUp() {
 }
 
 Sequence* Scheduler::Enter(std::uint64_t number) {
-  std::optional<Job> job = params_.queue.Take(number);
+  std::optional<Job> job = params_.queue.Pop(number);
   if (!job.has_value()) return nullptr;
   const std::shared_ptr<TokenChannel> channel = job->channel;
   channel->Begin();

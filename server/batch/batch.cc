@@ -107,7 +107,7 @@ class Runner {
 
   Status TakeAll() {
     for (auto it = running_.begin(); it != running_.end();) {
-      http::Answer::Output output = it->answer->Take();
+      http::Answer::Output output = it->answer->NextOutput();
       if (output.complete) output.response = it->answer->FullResponse();
       if (output.response.has_value()) {
         RETURN_IF_ERROR(Add(*it->request, *output.response));

@@ -96,18 +96,18 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
   return generation;
 }
 
-bool Generation::Take(int index, TokenChannel::Update& update) {
+bool Generation::TakeUpdate(int index, TokenChannel::Update& update) {
   const base::MutexLock taking(take_mutex_);
-  return TakeLocked(choices_[index], update);
+  return TakeUpdateLocked(choices_[index], update);
 }
 
-bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
+bool Generation::TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) {
   std::shared_ptr<TokenChannel> channel;
   {
     const base::MutexLock lock(mutex_);
     channel = choice.channel;
   }
-  if (channel == nullptr || !channel->Take(update)) return false;
+  if (channel == nullptr || !channel->TakeUpdate(update)) return false;
   if (update.finished) update.usage.energy_j = Joules(update.usage);
   Observe(choice, update);
   return true;
@@ -159,7 +159,7 @@ void Generation::OnReady(std::size_t index) {
   if (on_ready) return on_ready();
   const base::MutexLock taking(take_mutex_);
   TokenChannel::Update update;
-  while (TakeLocked(choices_[index], update)) continue;
+  while (TakeUpdateLocked(choices_[index], update)) continue;
 }
 
 double Generation::Joules(const Usage& usage) {

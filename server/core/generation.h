@@ -61,7 +61,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Takes the output of choice `index` % choices of prompt `index` / choices since the last call;
   // false if there is no new output. Counts it in the metrics. The engine waits for a client that
   // takes nothing, see TokenChannel.
-  bool Take(int index, TokenChannel::Update& update);
+  bool TakeUpdate(int index, TokenChannel::Update& update);
   // True once the engine has started one of the choices.
   bool begun() const;
   // True once the end of every choice has been taken.
@@ -80,7 +80,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   Generation(Service& service, const EncodedRequest& request, std::function<void()> on_ready);
   void OnReady(std::size_t index);
-  bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
+  bool TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
   // Energy from the first step of any ended choice to the last step of this one; 0 = unknown.
   double Joules(const Usage& usage) REQUIRES(take_mutex_);
@@ -91,7 +91,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
   std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
-  base::Mutex take_mutex_;     // serializes Take and its counting; acquired before mutex_
+  base::Mutex take_mutex_;     // serializes TakeUpdate and its counting; acquired before mutex_
   mutable base::Mutex mutex_;  // guards on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;
   // Its client disconnected, so that no output is taken.

@@ -87,7 +87,7 @@ Status Service::WarmUp() {
   if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
   if (!channel.ok()) return channel.status();
   TokenChannel::Update update;
-  while (!update.finished) (*channel)->WaitAndTake(update);
+  while (!update.finished) (*channel)->WaitForUpdate(update);
   if (update.reason == FinishReason::kError) {
     ChangeState(ServiceState::kFailed);
     return update.error.Annotate("the first token");

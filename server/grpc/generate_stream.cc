@@ -163,7 +163,7 @@ Status GenerateStream::Submit() {
 
 void GenerateStream::Pump() {
   if (generation_ == nullptr || writing_ || gone_ || finished_) return;
-  while (events_.empty() && !end_.has_value() && TakeOne()) continue;
+  while (events_.empty() && !end_.has_value() && TakeUpdate()) continue;
   if (!events_.empty()) {
     in_flight_ = std::move(events_.front());
     events_.pop_front();
@@ -175,11 +175,11 @@ void GenerateStream::Pump() {
   if (generation_->finished()) FinishNow(OkStatus());
 }
 
-bool GenerateStream::TakeOne() {
+bool GenerateStream::TakeUpdate() {
   for (int i = 0; i < generation_->choices(); ++i) {
     const int choice = next_choice_;
     next_choice_ = (next_choice_ + 1) % generation_->choices();
-    if (!generation_->Take(choice, update_)) continue;
+    if (!generation_->TakeUpdate(choice, update_)) continue;
     AddEvents(choice);
     return true;
   }

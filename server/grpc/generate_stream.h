@@ -61,7 +61,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   // Writes the available events.
   void Pump();
   // Takes the output of one choice; false if there is none.
-  bool TakeOne();
+  bool TakeUpdate();
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client has disconnected: drops further output.

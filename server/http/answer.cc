@@ -39,13 +39,13 @@ Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const Re
   return answer;
 }
 
-Answer::Output Answer::Take() {
+Answer::Output Answer::NextOutput() {
   Output output;
   const int count = base::IntSize(choices_);
   for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
     const int index = next_;
     next_ = (next_ + 1) % count;
-    if (generation_->Take(index, update_)) OnUpdate(index, output);
+    if (generation_->TakeUpdate(index, update_)) OnUpdate(index, output);
   }
   if (!stream_) output.events.clear();
   output.complete = choices_ended_ && !stream_;

@@ -23,7 +23,7 @@ class Answer {
   struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
     std::string events;                    // of a stream; may be empty
     std::optional<HttpResponse> response;  // set instead of a stream; always the last output
-    bool complete = false;                 // FullResponse must be called, or Take again
+    bool complete = false;                 // FullResponse must be called, or NextOutput again
     bool last = false;                     // no output follows
     bool failed = false;  // the events end with an error, and the connection with them
   };
@@ -35,12 +35,12 @@ class Answer {
 
   // Returns the output since the last call. Long output comes in several pieces: call again when
   // this one is written.
-  Output Take();
+  Output NextOutput();
   // The complete response, if it is neither a stream nor an error; the answer has ended then.
   HttpResponse FullResponse();
   // An upper bound of the response's text in bytes; 0 if it is too small for RequestMemory.
   std::size_t whole_bytes_max() const;
-  // True once Take or FullResponse has returned the last output.
+  // True once NextOutput or FullResponse has returned the last output.
   bool ended() const { return ended_; }
   // The first events of a stream, before any token; "" for an answer that is not streamed.
   std::string Open();

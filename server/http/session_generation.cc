@@ -135,7 +135,7 @@ void Session::TakeAnswer() {
     return;  // OnStreamWritten calls this again
   Answer::Output output;
   do {
-    output = answer_->Take();
+    output = answer_->NextOutput();
     if (output.response.has_value()) {
       Respond(*std::move(output.response));
       return answer_.reset();
