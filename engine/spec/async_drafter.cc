@@ -65,7 +65,7 @@ void AsyncDrafter::Settle() {
   while (busy_) {
     if (idle_.WaitUntil(mutex_, std::chrono::steady_clock::now() + kSlice)) continue;
     lock.Unlock();
-    if (goes_on_ && !goes_on_()) stop_ = true;
+    if (should_continue_ && !should_continue_()) stop_ = true;
     lock.Lock();
   }
 }

@@ -54,7 +54,9 @@ class AsyncDrafter {
   // branches. Does not wait for the thread if the draft is complete: see Settle.
   Report Finish(int k, int token, Draft& draft);
   // Called during waits for the thread, as in Decoder::SetOnWait.
-  void SetOnWait(const std::function<bool()>& goes_on) { goes_on_ = goes_on; }
+  void SetOnWait(const std::function<bool()>& should_continue) {
+    should_continue_ = should_continue;
+  }
   // Waits until the draft thread is idle. The source may then be used until the next Start.
   void Settle();
   // Stops the thread and drops all drafts.
@@ -95,7 +97,7 @@ class AsyncDrafter {
   std::atomic<std::size_t> ready_{0};
   std::atomic<int> tokens_{0};
   std::atomic<double> seconds_{0};  // from Start until the thread was idle; 0: it is running
-  std::function<bool()> goes_on_;
+  std::function<bool()> should_continue_;
   std::atomic<bool> next_known_{false};  // verified_[n_] is the draft's own token there
 
   bool running_ = false;  // decode thread: started and not finished

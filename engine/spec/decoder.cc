@@ -167,11 +167,11 @@ void Decoder::GiveUpDrafting(const Status& why) {
   target_.SetThreads(target_.threads());
 }
 
-void Decoder::SetOnWait(const std::function<bool()>& goes_on) {
+void Decoder::SetOnWait(const std::function<bool()>& should_continue) {
   if (source_ == nullptr) return;
-  if (ahead_ != nullptr) ahead_->SetOnWait(goes_on);
-  if (beside_ != nullptr && beside_ != source_) beside_->SetOnWait(goes_on);
-  source_->SetOnWait(goes_on);
+  if (ahead_ != nullptr) ahead_->SetOnWait(should_continue);
+  if (beside_ != nullptr && beside_ != source_) beside_->SetOnWait(should_continue);
+  source_->SetOnWait(should_continue);
 }
 
 Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {

@@ -70,7 +70,7 @@ class Decoder {
   }
   // Sets a function that is called repeatedly during a long round, from any thread; false cancels
   // the round (Cancelled). Call between sequences.
-  void SetOnWait(const std::function<bool()>& goes_on);
+  void SetOnWait(const std::function<bool()>& should_continue);
   // Ends the sequence and all drafting for it.
   void End();
 

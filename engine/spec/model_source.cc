@@ -140,7 +140,7 @@ Result<std::span<const float>> ModelSource::Feed() {
   const bool self = target_ != nullptr;  // never the whole network
   const std::size_t chunk = transformer_->tokens_max();
   while (cached_.size() < wanted_.size()) {
-    if (wanted_.size() - cached_.size() > chunk / 4 && goes_on_ && !goes_on_())
+    if (wanted_.size() - cached_.size() > chunk / 4 && should_continue_ && !should_continue_())
       return Status(StatusCode::kCancelled, "the draft is not wanted any more");
     const std::size_t count = std::min(chunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);

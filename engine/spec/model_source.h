@@ -59,7 +59,9 @@ class ModelSource final : public DraftSource {
   static std::size_t SelfKvBytes(const model::ModelConfig& config, kernels::KvType type);
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
-  void SetOnWait(const std::function<bool()>& goes_on) override { goes_on_ = goes_on; }
+  void SetOnWait(const std::function<bool()>& should_continue) override {
+    should_continue_ = should_continue;
+  }
   double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
     workers_.SetActive(threads > 0 ? threads : threads_alone_);
@@ -109,7 +111,7 @@ class ModelSource final : public DraftSource {
   Drawer drawer_;
   const int width_;
   const Acceptance acceptance_;
-  std::function<bool()> goes_on_;
+  std::function<bool()> should_continue_;
   double catch_up_s_ = 0;
   int threads_alone_ = 1;
   const std::size_t head_ = 0;  // tokens that can be drafted

@@ -76,7 +76,7 @@ TEST(RequestQueue, ACancelledRequestEndsAtOnceWithItsCause) {
   ASSERT_TRUE(queue.Reserve(1, 3).ok());
   Job job = MakeJob(3);
   const auto channel = job.channel;
-  channel->SetOnRoom([&queue, self = channel.get()] { queue.OnNews(*self); });
+  channel->SetOnRoom([&queue, self = channel.get()] { queue.NotifyScheduler(*self); });
   queue.Push(std::move(job), 3);
   channel->Cancel(CancelCause::kApi);
   TokenChannel::Update update;
@@ -112,7 +112,7 @@ TEST(RequestQueue, WaitSeesWhatCameBefore) {
   ASSERT_TRUE(queue.Reserve(1, 1).ok());
   queue.Push(MakeJob(1), 1);
   queue.Wait({});  // returns, since there is news
-  EXPECT_TRUE(queue.TakeNews());
+  EXPECT_TRUE(queue.TakeNotification());
   std::thread closer([&] { queue.Close(); });
   queue.Wait({});
   closer.join();
