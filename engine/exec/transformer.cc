@@ -271,7 +271,7 @@ Status Transformer::Block(int layer) {
   } else {
     recurrent_->Run(layer);
   }
-  if (flash_ != nullptr) flash_->Poke();
+  if (flash_ != nullptr) flash_->Poll();
   if (config_.architecture->parallel_block) {
     if (own_norm) residual_.Norm(w.attn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, by_inputs));

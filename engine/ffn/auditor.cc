@@ -103,7 +103,7 @@ int Auditor::AuditOne(const AuditedSides& sides) {
 Status Auditor::AuditLayer(const AuditedSides& sides, int layer) {
   const Kept& kept = kept_[layer];
   LoadInput(layer);
-  RETURN_IF_ERROR(LookAt(sides, layer));
+  RETURN_IF_ERROR(MeasureActivity(sides, layer));
   last_[layer] = Count(layer);
   if (!kept.shadowed) totals_[layer] += last_[layer];
   windows_[layer][WindowOf(kept.policy.mode, kept.shadowed)].Add(last_[layer]);
@@ -140,20 +140,20 @@ Status Auditor::Predict(const AuditedSides& sides, int layer, const FfnPolicy& p
   return OkStatus();
 }
 
-Status Auditor::LookAt(const AuditedSides& sides, int layer) {
+Status Auditor::MeasureActivity(const AuditedSides& sides, int layer) {
   const FfnInput input = InputOf(layer);
   const FfnPolicy& policy = kept_[layer].policy;
-  AuditedSide::Look cold, hot;
+  AuditedSide::Activity cold, hot;
   if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
   if (Has(sides.cold, layer)) {
-    auto looked = sides.cold.LookAt(layer, input, policy);
+    auto looked = sides.cold.ExactActivity(layer, input, policy);
     // The other side's started work is awaited even so, because its buffers are reused.
-    if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->LookAt(layer, input, policy);
+    if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->ExactActivity(layer, input, policy);
     if (!looked.ok()) return looked.status();
     cold = *looked;
   }
   if (HasHot(sides, layer)) {
-    ASSIGN_OR_RETURN(hot, sides.hot->LookAt(layer, input, policy));
+    ASSIGN_OR_RETURN(hot, sides.hot->ExactActivity(layer, input, policy));
   }
   MergePredicted(cold.predicted, hot.predicted);
   MergeActive(cold.active, hot.active);

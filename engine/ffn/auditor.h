@@ -112,7 +112,7 @@ class Auditor {
   // Puts both sides' predicted neurons into predicted_.
   Status Predict(const AuditedSides& sides, int layer, const FfnPolicy& policy);
   // As Predict, and also puts the active neurons and their h into active_ and active_h_.
-  Status LookAt(const AuditedSides& sides, int layer);
+  Status MeasureActivity(const AuditedSides& sides, int layer);
   void MergePredicted(std::span<const int> cold, std::span<const int> hot);
   void MergeActive(const FoundNeurons& cold, const FoundNeurons& hot);
   predictor::AuditCounts Count(int layer) const;

@@ -168,7 +168,7 @@ Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
   if (input.tokens == 1) flash_->ReadAhead(layer, input.residual);
   PlaceReady(layer);
   computer_.Neurons(ready_, input);
-  flash_->Poke();
+  flash_->Poll();
   if (!some_late) return OkStatus();
   RETURN_IF_ERROR(flash_->Await());
   PlaceReady(layer);

@@ -40,7 +40,7 @@ class FlashExperts {
   // Requires: Has.
   ExpertPlace PlaceOf(int layer, int expert) const;
   bool reading() const { return store_.reading(); }
-  void Poke() { store_.Poke(); }
+  void Poll() { store_.Poll(); }
   // Errors as store::NeuronStore.
   Status Await() { return store_.Await(); }
   void EndLayer(int layer) { store_.EndLayer(layer); }

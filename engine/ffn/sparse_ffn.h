@@ -97,7 +97,7 @@ class SparseFfn final : public AuditedSide {
   std::span<const int> predicted() const { return predicted_.all(); }
 
   // For audits; overwrites predicted() and found_ids(). Errors as Run.
-  Result<Look> LookAt(int layer, const Input& input, const FfnPolicy& policy) override;
+  Result<Activity> ExactActivity(int layer, const Input& input, const FfnPolicy& policy) override;
   Result<std::span<const int>> PredictedBy(int layer, const Input& input,
                                            const FfnPolicy& policy) override {
     return finder_.FindAll({layer, input, policy});
@@ -152,7 +152,7 @@ class SparseFfn final : public AuditedSide {
   // Reads ahead the neurons that the next layer would need if its input were this one's.
   void ReadNextAhead(const FfnStep& step);
   // Counts a step, and traces its token if it has one. all: every neuron was computed.
-  void Note(const FfnStep& step, bool all);
+  void Count(const FfnStep& step, bool all);
 
   const FfnContext context_;
   CandidateFinder finder_;
