@@ -30,7 +30,7 @@ Decoder::Decoder(const Params& p)
       controller_(p.controller),
       acceptance_(p.acceptance),
       width_(p.width),
-      chance_(p.chance) {
+      random_(p.random_source) {
   sequence_.reserve(static_cast<std::size_t>(capacity_) + kProposalsMax);
   inputs_.reserve(kProposalsMax);
   out_.reserve(kProposalsMax);
@@ -82,7 +82,7 @@ void Decoder::LetGoOfGrammar() {
 
 int Decoder::First(std::span<const float> logits) {
   const std::uint64_t position = sequence_.size();
-  const int token = Choose(sampler_.Compute(logits), chance(), position);
+  const int token = Choose(sampler_.Compute(logits), random_source(), position);
   sampler_.Accept(token);
   sequence_.push_back(token);
   return token;
@@ -226,10 +226,10 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
     const std::uint64_t position = sequence_.size();
     Verdict verdict{false, 0};
     if (i < draft_.size) {
-      verdict = Judge(target, draft_[i], acceptance_, chance(), position, scratch_);
+      verdict = Judge(target, draft_[i], acceptance_, random_source(), position, scratch_);
       ++round.judged;
     } else {
-      verdict.token = Choose(target, chance(), position);
+      verdict.token = Choose(target, random_source(), position);
     }
     sampler_.Accept(verdict.token);
     sequence_.push_back(verdict.token);

@@ -43,7 +43,8 @@ class Decoder {
     Controller* controller = nullptr;  // with a source
     Acceptance acceptance = Acceptance::kSameText;
     int width = 2;
-    const sampling::Chance* chance = nullptr;  // for tests that record draws; null: the sampler's
+    // For tests that record draws; null: the sampler's.
+    const sampling::RandomSource* random_source = nullptr;
   };
   explicit Decoder(const Params& params);
   ~Decoder();
@@ -101,8 +102,8 @@ class Decoder {
   void Count(const Round& round);
   void KeepRound(const Round& round);
   void UpdateState();
-  const sampling::Chance& chance() const {
-    return chance_ != nullptr ? *chance_ : sampler_.chance();
+  const sampling::RandomSource& random_source() const {
+    return random_ != nullptr ? *random_ : sampler_.random_source();
   }
 
   Target& target_;
@@ -113,7 +114,7 @@ class Decoder {
   Controller* const controller_;
   const Acceptance acceptance_;
   const int width_;
-  const sampling::Chance* const chance_;
+  const sampling::RandomSource* const random_;
   std::unique_ptr<AsyncDrafter> ahead_;
 
   std::vector<int> sequence_, inputs_, out_;

@@ -53,17 +53,17 @@ void Drawer::DrawGreedy(Proposal& proposal) {
 }
 
 void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
-  const sampling::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
+  const sampling::RandomSource& random = random_ != nullptr ? *random_ : sampler_.random_source();
   const std::uint64_t at = position;
   const auto stream = sampling::Stream::kToken;
   const auto wanted = static_cast<std::size_t>(width_) + 1;
-  chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
+  random.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
   proposal.token = ranked_[0];
   proposal.confidence = ranked_.size() > 1
-                            ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
+                            ? ConfidenceOf(random.Lead(from, at, stream, ranked_[0], ranked_[1]))
                             : kConfidenceClasses - 1;
   // Rejection draws a new token in place of a rejected one.
-  if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
+  if (distributions_) random.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
   for (const int token : ranked_) {
     if (token == proposal.token || proposal.num_alternates == width_) continue;

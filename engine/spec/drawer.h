@@ -22,14 +22,14 @@ class Drawer {
   // Requires: logits [V] of the token after the followed ones, at `position`.
   void Draw(std::span<const float> logits, int position, Proposal& proposal);
   // Sets the source of random numbers, for tests that record draws. Null: the seed's.
-  void SetChance(const sampling::Chance* chance) { chance_ = chance; }
+  void SetRandomSource(const sampling::RandomSource* random) { random_ = random; }
 
  private:
   void DrawGreedy(Proposal& proposal);
   void DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal);
 
   sampling::Sampler sampler_;
-  const sampling::Chance* chance_ = nullptr;
+  const sampling::RandomSource* random_ = nullptr;
   std::vector<int> ranked_;
   int width_ = 0;
   bool distributions_ = false;
