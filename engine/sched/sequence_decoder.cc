@@ -46,8 +46,8 @@ void SequenceDecoder::Draw(std::span<const float> logits, int position,
   for (int i = 0; i <= draft_.size; ++i) {
     masked_ = i == 0 || sampler_.MakeMask();
     if (!masked_) return;
-    const int token = spec::Choose(sampler_.Compute(logits.subspan(i * vocab, vocab)),
-                                   sampler_.random_source(), position + i);
+    const int token = spec::DrawToken(sampler_.Compute(logits.subspan(i * vocab, vocab)),
+                                      sampler_.random_source(), position + i);
     sampler_.Accept(token);
     drawn_.push_back(token);
     if (i < draft_.size && token != draft_tokens_[i]) return;

@@ -86,19 +86,19 @@ class Decoder {
   }
 
  private:
-  void LetGoOfGrammar();
+  void ReleaseGrammar();
   // Fills draft_ for this round, from a branch drafted ahead or with a new draft.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
   exec::StepResult<std::span<const int>> VerifyForced(int n);
   // Runs the target on the last token and `n` tokens of draft_, and judges its distributions.
   exec::StepResult<std::span<const int>> Verify(int n, Round& round);
   void StartAhead(const Controller::Plan& plan, int n);
-  // Judges the rows and appends the resulting tokens to out_.
-  void JudgeRows(std::span<const float> logits, Round& round);
+  // Verifies the rows and appends the resulting tokens to out_.
+  void VerifyRows(std::span<const float> logits, Round& round);
   // The rank of `token` among the guesses of `proposal`; `whole`: the draft was fully accepted.
   static int RankOf(int token, const Proposal& proposal, bool whole);
-  void GiveUpDrafting(const Status& why);
-  void TakeNext(Round& round);
+  void StopDrafting(const Status& why);
+  void UseNextDraft(Round& round);
   void Count(const Round& round);
   void KeepRound(const Round& round);
   void UpdateState();

@@ -28,12 +28,12 @@ void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
 
 }  // namespace
 
-Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
-              const sampling::RandomSource& random, std::uint64_t position,
-              sampling::Distribution& scratch) {
+Verdict VerifyProposal(const sampling::Distribution& target, const Proposal& proposal,
+                       Acceptance acceptance, const sampling::RandomSource& random,
+                       std::uint64_t position, sampling::Distribution& scratch) {
   const sampling::Distribution& draft = proposal.distribution;
   if (acceptance == Acceptance::kSameText || draft.size() == 0) {
-    const int token = Choose(target, random, position);
+    const int token = DrawToken(target, random, position);
     return {token == proposal.token, token};
   }
   const double p = target.Probability(proposal.token), q = draft.Probability(proposal.token);
@@ -46,8 +46,8 @@ Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Ac
   return {false, random.Pick(scratch, position, sampling::Stream::kCorrection)};
 }
 
-int Choose(const sampling::Distribution& target, const sampling::RandomSource& random,
-           std::uint64_t position) {
+int DrawToken(const sampling::Distribution& target, const sampling::RandomSource& random,
+              std::uint64_t position) {
   return random.Pick(target, position, sampling::Stream::kToken);
 }
 

@@ -60,7 +60,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                          const MemoryOptions& memory = {}, const SpecOptions& spec = {},
                          const std::string& grammar = "") {
   load::LoadOptions options = Tidepool(ffn, memory);
-  spec::AskOfTarget(spec, options);
+  spec::AddDraftNeeds(spec, options);
   const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);

@@ -62,20 +62,20 @@ class CurrentRandomSource final : public RandomSource {
 class ToySource final : public DraftSource {
  public:
   ToySource(const Toy& toy, Acceptance acceptance, std::size_t reach, const RandomSource& random)
-      : toy_(toy), drawer_(toy.vocab_size, capacity()), acceptance_(acceptance), reach_(reach) {
-    drawer_.SetRandomSource(&random);
+      : toy_(toy), proposals_(toy.vocab_size, capacity()), acceptance_(acceptance), reach_(reach) {
+    proposals_.SetRandomSource(&random);
   }
   const char* name() const override { return "toy"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override {
-    drawer_.Begin(prompt, params, 2, acceptance_ == Acceptance::kRejection);
+    proposals_.Begin(prompt, params, 2, acceptance_ == Acceptance::kRejection);
   }
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override {
     Tokens ahead(sequence.begin(), sequence.end());
     for (int i = 0; i < draft.size; ++i) ahead.push_back(draft[i].token);
     while (draft.size < kProposalsMax && ahead.size() <= reach_ && more(draft)) {
-      drawer_.Follow(std::span<const int>(ahead).subspan(kToyPrompt.size()));
+      proposals_.Accept(std::span<const int>(ahead).subspan(kToyPrompt.size()));
       Proposal& proposal = draft[draft.size++];
-      drawer_.Draw(toy_.Draft(ahead), static_cast<int>(ahead.size()), proposal);
+      proposals_.Draw(toy_.Draft(ahead), static_cast<int>(ahead.size()), proposal);
       ahead.push_back(proposal.token);
     }
     return OkStatus();
@@ -85,7 +85,7 @@ class ToySource final : public DraftSource {
 
  private:
   const Toy& toy_;
-  Drawer drawer_;
+  ProposalSampler proposals_;
   const Acceptance acceptance_;
   const std::size_t reach_;
 };

@@ -140,7 +140,7 @@ Drawn Draw(const Distribution& p, const Distribution& q, Acceptance acceptance, 
   for (int seed = 0; seed < draws; ++seed) {
     const SeededRandomSource random(static_cast<std::uint64_t>(seed));
     proposal.token = random.Pick(q, 31, Stream::kToken);
-    const Verdict verdict = Judge(p, proposal, acceptance, random, 31, scratch);
+    const Verdict verdict = VerifyProposal(p, proposal, acceptance, random, 31, scratch);
     ++out.counts[cell.contains(verdict.token) ? cell[verdict.token] : p.size()];
     ++out.decisions[verdict.accepted ? 0 : 1];
   }

@@ -83,7 +83,7 @@ inline Tokens PlainToyText(const Toy& toy, const SamplingParams& params, std::si
   sampler.Begin(params, kToyPrompt);
   Tokens sequence = kToyPrompt;
   while (!ToyEnded(sequence, length)) {
-    sequence.push_back(Choose(sampler.Compute(toy.Target(sequence)), random, sequence.size()));
+    sequence.push_back(DrawToken(sampler.Compute(toy.Target(sequence)), random, sequence.size()));
     sampler.Accept(sequence.back());
   }
   return ToyTextOf(sequence);

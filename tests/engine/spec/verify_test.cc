@@ -21,7 +21,7 @@ Rule RuleOf(Acceptance acceptance) {
   return [acceptance](const Distribution& target, const Proposal& proposal,
                       const RandomSource& random, std::uint64_t position) {
     Distribution scratch;
-    return Judge(target, proposal, acceptance, random, position, scratch);
+    return VerifyProposal(target, proposal, acceptance, random, position, scratch);
   };
 }
 
@@ -95,7 +95,7 @@ Tokens DraftThenVerify(const Case& c, const Rule& rule, const RandomSource& rand
       accepted = verdict.accepted;
       if (!accepted || text.ended()) break;
     }
-    if (accepted && !text.ended()) text.Push(Choose(text.Target(), random, text.position()));
+    if (accepted && !text.ended()) text.Push(DrawToken(text.Target(), random, text.position()));
     if (c.adapts) count = accepted ? std::min(count + 1, 3) : std::max(count - 1, 0);
   }
   return text.text();
@@ -194,7 +194,7 @@ TEST(Verify, WrongRulesAreFound) {
                         std::uint64_t position) -> Verdict {
       if (x.distribution.Probability(x.token) > 0.3)
         return RuleOf(acceptance)(target, x, random, position);
-      return {false, Choose(target, random, position)};
+      return {false, DrawToken(target, random, position)};
     };
   };
   const Rule believing = [](const Distribution&, const Proposal& x, const RandomSource&,
@@ -238,7 +238,7 @@ TEST(Verify, EqualDistributionsAreAccepted) {
     const sampling::SeededRandomSource random(seed);
     x.token = random.Pick(x.distribution, 5, Stream::kToken);
     for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
-      const Verdict verdict = Judge(p, x, acceptance, random, 5, scratch);
+      const Verdict verdict = VerifyProposal(p, x, acceptance, random, 5, scratch);
       EXPECT_TRUE(verdict.accepted);
       EXPECT_EQ(verdict.token, x.token);
     }
@@ -260,7 +260,7 @@ TEST(Verify, ReservedScratchIsEnough) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const sampling::SeededRandomSource random(seed);
     x.token = random.Pick(x.distribution, 0, Stream::kToken);
-    refused += Judge(p, x, Acceptance::kRejection, random, 0, scratch).accepted ? 0 : 1;
+    refused += VerifyProposal(p, x, Acceptance::kRejection, random, 0, scratch).accepted ? 0 : 1;
   }
   EXPECT_GT(refused, 0);
   EXPECT_EQ(scratch.tokens.data(), tokens);
@@ -278,8 +278,8 @@ TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
     x.distribution.Add(2, 1);
     x.distribution.Add(9, 3 * share);
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const Verdict v =
-          Judge(p, x, Acceptance::kRejection, sampling::SeededRandomSource(seed), 0, scratch);
+      const Verdict v = VerifyProposal(p, x, Acceptance::kRejection,
+                                       sampling::SeededRandomSource(seed), 0, scratch);
       EXPECT_FALSE(v.accepted);
       EXPECT_TRUE(v.token == 4 || v.token == 2);
     }
