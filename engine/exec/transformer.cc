@@ -314,8 +314,8 @@ Status Transformer::FeedForward(int layer, bool by_inputs) {
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && !lossless_)
-    auditor_->Keep(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
-                   ffn_.policy(layer));
+    auditor_->KeepInput(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
+                        ffn_.policy(layer));
   return OkStatus();
 }
 

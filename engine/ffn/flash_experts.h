@@ -48,9 +48,7 @@ class FlashExperts {
  private:
   // Compares a single token's choice with the guess for it.
   void Judge(int layer, std::span<const ChosenExpert> chosen);
-  bool Elsewhere(int layer, int expert) const {
-    return hot_ != nullptr && hot_->Has(layer, expert);
-  }
+  bool IsHot(int layer, int expert) const { return hot_ != nullptr && hot_->Has(layer, expert); }
 
   const FfnContext context_;
   store::NeuronStore& store_;

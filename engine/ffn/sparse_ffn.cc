@@ -120,10 +120,10 @@ void SparseFfn::NormFound(int layer, int tokens) {
   });
 }
 
-void SparseFfn::ShareSum(int layer, int first, int count, const kernels::SharedSum& part) {
+void SparseFfn::SumShared(int layer, int first, int count, const kernels::SharedSum& part) {
   FoundNeurons found = found_;
   found.h += nn::Offset(first, found.stride);
-  down_.ShareRows(layer, count, found, part);
+  down_.SumSharedRows(layer, count, found, part);
 }
 
 void SparseFfn::EndLayer(int layer) {
@@ -243,7 +243,7 @@ void SparseFfn::FindCandidates(const FfnStep& step, const NeuronRange& range, in
 
 void SparseFfn::ComputeCandidates(const FfnStep& step, const NeuronRange& range, bool late,
                                   int thread) {
-  const GatedNeurons& taken = flash_->Take(range, late, step.input.tokens, thread);
+  const GatedNeurons& taken = flash_->Candidates(range, late, step.input.tokens, thread);
   const GatedNeurons& live =
       flash_->deciding_held() ? taken : computer_.Decide(step, range, taken.list, thread);
   const float* h = computer_.Finish(step, range, live, thread);

@@ -79,11 +79,11 @@ class SparseFfn final : public AuditedSide {
   const ExpertFfn* experts() const { return experts_.has_value() ? &*experts_ : nullptr; }
 
   // One partition's part of a network whose neurons are split (hybrid_ffn.h): Find, then for tokens
-  // at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
+  // at a time SumShared twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.
   Status Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless = false);
   // Sums tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
-  void ShareSum(int layer, int first, int count, const kernels::SharedSum& part);
+  void SumShared(int layer, int first, int count, const kernels::SharedSum& part);
   // The sums of all tokens of the last Find, [T, D].
   void SumFound(int layer, int tokens, float* out, bool add_bias) {
     down_.SumRows(layer, tokens, found_, out, add_bias);

@@ -153,7 +153,7 @@ Status SetUpExpertPartition(const model::ModelFile& file, const LoadOptions& opt
   }
   out.hot_experts = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
       .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = choice.hot});
-  RETURN_IF_ERROR(out.hot_experts->Hold());
+  RETURN_IF_ERROR(out.hot_experts->FixAddresses());
   Report(choice, out);
   out.hot.bytes = out.hot_experts->bytes();
   out.hot_threads = threads.hot;
