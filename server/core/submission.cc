@@ -104,7 +104,7 @@ Result<Submission> Submission::Admit(Service& service, Sender sender,
                                                ? 1
                                                : base::IntSize(prompts) * submission.choices(),
                                .prompt_bytes = LongestBytes(prompts),
-                               .deadline = Earliest({from.gives_up, request.deadline}),
+                               .deadline = Earliest({from.client_deadline, request.deadline}),
                                .tenant = from.tenant}));
   return submission;
 }

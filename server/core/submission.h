@@ -34,7 +34,8 @@ struct Sender {
   std::string tenant;  // as in Request
   int priority_max = kPriorityMax;
   std::chrono::steady_clock::time_point arrived;
-  Deadline gives_up = {};  // the client's own deadline, at which it disconnects and so cancels
+  // The client's own deadline, at which it disconnects and so cancels.
+  Deadline client_deadline = {};
 };
 
 // Thread-compatible; Encode and Compile may be called on other threads than the rest. The order is
@@ -55,7 +56,7 @@ class Submission {
   Status Compile();
 
   // Releases the queue place; may be called while Encode runs. Start must not be called after it.
-  void GiveUp() { place_ = {}; }
+  void ReleasePlace() { place_ = {}; }
 
   // Submits every choice; `on_ready` as in Generation. Errors as Engine::Submit and Readiness.
   Result<std::shared_ptr<Generation>> Start(std::function<void()> on_ready);

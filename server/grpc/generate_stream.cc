@@ -99,7 +99,7 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
                                  .tenant = request_context_.caller().tenant,
                                  .priority_max = request_context_.caller().priority_max,
                                  .arrived = request_context_.arrived(),
-                                 .gives_up = request_context_.deadline()},
+                                 .client_deadline = request_context_.deadline()},
                                 std::move(params.generation)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
   Encode(message_.has_token_ids() && !message_.has_structured_output());

@@ -185,13 +185,13 @@ void OpenConnections::Shut(Connection& connection) {
   if (std::exchange(connection.shut, true)) return;
   connection.socket.Shut();
   service_.metrics().RequestRejected("connections");
-  service_.request_memory().AskForTrim();
+  service_.request_memory().RequestTrim();
   ++unlogged_;
 }
 
 void OpenConnections::TrimBehindClosed(Clock::time_point now) {
   if (closed_bytes_ == 0 || now - closed_at_ < kTrimLater) return;
-  if (std::exchange(closed_bytes_, 0) >= kTrimBytes) service_.request_memory().AskForTrim();
+  if (std::exchange(closed_bytes_, 0) >= kTrimBytes) service_.request_memory().RequestTrim();
 }
 
 void OpenConnections::LogShut(Clock::time_point now) {

@@ -53,10 +53,10 @@ void Connection::ExpireWhenStuck(const WriteLimits& limits, std::size_t bytes) {
                                                 limits.bytes_per_s_min);
     latest_ = Clock::now() + limits.stuck + std::chrono::duration_cast<Clock::duration>(allowed);
   }
-  NoteProgress();
+  OnProgress();
 }
 
-void Connection::NoteProgress() {
+void Connection::OnProgress() {
   unsent_bytes_ = UnsentBytes();
   SetDeadline(*stuck_time_);
 }
@@ -93,7 +93,7 @@ void Connection::WaitForDeadline() {
     if (self->expired_) return self->CloseSocket();
     const bool late = self->latest_.has_value() && Clock::now() >= *self->latest_;
     if (self->stuck_time_.has_value() && !late && self->UnsentBytes() != self->unsent_bytes_)
-      return self->NoteProgress();
+      return self->OnProgress();
     self->expired_ = true;
     self->Cancel();
     self->ExpireAfter(kCloseGrace);  // a handler between two operations has not seen the expiry

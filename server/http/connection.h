@@ -82,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   template <typename Buffers, typename Handler>
   void async_write_some(const Buffers& buffers, Handler&& handler) {
-    if (stuck_time_.has_value()) NoteProgress();
+    if (stuck_time_.has_value()) OnProgress();
     const auto piece = boost::beast::buffers_prefix(write_bytes_max_, buffers);
     if (tls_) return tls_->async_write_some(piece, std::forward<Handler>(handler));
     socket_.async_write_some(piece, std::forward<Handler>(handler));
@@ -91,7 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void SetDeadline(std::chrono::seconds time);
   // Moves the deadline of ExpireWhenStuck.
-  void NoteProgress();
+  void OnProgress();
   void WaitForDeadline();
   // Bytes in the kernel's buffer that the client has not taken.
   int UnsentBytes();

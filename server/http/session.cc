@@ -239,7 +239,7 @@ void Session::RespondMade(HttpResponse response) {
   const std::size_t bytes = response.body().size();
   if (bytes <= server::kSmallAnswerBytes) return Respond(std::move(response));
   answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
-  if (answer_hold_->TakeForAnswer(bytes)) return Respond(std::move(response));
+  if (answer_hold_->ReserveForAnswer(bytes)) return Respond(std::move(response));
   response = {};
   Respond(RefusalResponse(service_, request_context_->head(), server::UnreadAnswers()));
 }

@@ -106,7 +106,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool watching_ = false;          // a read watches for the client's disconnection
   bool next_after_watch_ = false;  // the end of that read starts the next request
   // Releases the queue place while the grammar waits to be compiled.
-  std::function<void()> give_up_;
+  std::function<void()> release_place_;
   // Memory of a complete response being written.
   std::optional<server::RequestMemory::Hold> answer_hold_;
   bool routing_ = false;  // a worker parses a long request

@@ -32,7 +32,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
     std::optional<Status> status;  // nullopt: it threw, or the client has disconnected
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
-  std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
+  std::function<void()> release_place = [work] { work->plan.submission.ReleasePlace(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDisconnect();
   service_.compilers().Post(
@@ -46,7 +46,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
         }
       },
       [self = shared_from_this(), work] {
-        self->give_up_ = {};
+        self->release_place_ = {};
         if (self->disconnected_) return;  // OnDisconnect was called
         if (!work->status.has_value()) return self->RespondFailed();
         self->Guarded([&] {
@@ -56,15 +56,16 @@ void Session::CompileGrammar(GenerationPlan plan) {
         });
       },
       [self = shared_from_this()] {
-        self->give_up_ = {};
+        self->release_place_ = {};
         if (!self->disconnected_) self->OnDropped();
       });
-  give_up_.swap(give_up);  // last, because it cannot throw: the continuation is certain now
+  // Last, because it cannot throw: the continuation is certain now.
+  release_place_.swap(release_place);
 }
 
 void Session::OnDisconnect() {
   disconnected_ = true;
-  give_up_();
+  release_place_();
   Log(499);
   Close();
   place_.reset();
@@ -120,8 +121,8 @@ void Session::OnWatched(ErrorCode error) {
     CancelGeneration();
     return Close();
   }
-  if (give_up_ && error) return OnDisconnect();
-  if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDisconnect();
+  if (release_place_ && error) return OnDisconnect();
+  if (answer_ != nullptr || release_place_ || (routing_ && !error)) return WatchForDisconnect();
   // A worker parses the request, or a complete response is being written.
   if (error) disconnected_ = true;
 }
@@ -150,7 +151,7 @@ void Session::TakeAnswer() {
 void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
   if (bytes > 0) answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
-  if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
+  if (bytes > 0 && !answer_hold_->ReserveForAnswer(bytes)) {
     room_timer_.expires_after(kMemoryPoll);
     return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
       if (!error) self->Guarded([&] { self->TakeAnswer(); });
