@@ -229,7 +229,7 @@ void GenerateStream::FinishNow(const Status& status) {
   const ::grpc::Status told = ToGrpc(service_, status);
   finished_ = true;
   timer_.cancel();
-  if (submission_ != nullptr) submission_->GiveUp();
+  if (submission_ != nullptr) submission_->ReleasePlace();
   if (generation_ != nullptr)
     request_context_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
   request_context_.End(status);
