@@ -115,7 +115,7 @@ int Engine::Impl::StepTokens(const EngineConfig& config) const {
 }
 
 sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& config) {
-  constexpr int kReadTokens = 64;  // of a shared step, unless prefill_chunk is set
+  constexpr int kPrefillTokens = 64;  // of a shared step, unless prefill_chunk is set
   const int chunk = model_->step_tokens_max;
   const SpecOptions& spec = config.model.spec;
   return {
@@ -132,7 +132,8 @@ sched::Scheduler::Params Engine::Impl::SchedulerParams(const EngineConfig& confi
       .shared = *shared_,
       .step_tokens = StepTokens(config),
       .mixes = model_->flash == nullptr,
-      .read_tokens_max = config.serving.prefill_chunk > 0 ? chunk : std::min(chunk, kReadTokens),
+      .prefill_tokens_max =
+          config.serving.prefill_chunk > 0 ? chunk : std::min(chunk, kPrefillTokens),
       .parts_max = transformer_->parts_max(),
       .drafts = model_->flash == nullptr,
       .drafts_decide = spec.mode != SpecMode::kOff && spec.acceptance == SpecAcceptance::kRejection,
@@ -188,7 +189,7 @@ Status Engine::Impl::CheckDeadline(const Arrival& arrival) const {
   if (!arrival.deadline.has_value()) return OkStatus();
   const double left = sched::Seconds(*arrival.deadline - sched::SteadyClock::now());
   if (left <= 0) return base::DeadlineExceeded("the request's deadline is over");
-  const double wait = scheduler_->WaitS(queue_->counts(), !queue_->Knows(arrival.tenant));
+  const double wait = scheduler_->WaitS(queue_->counts(), !queue_->HasTenant(arrival.tenant));
   if (wait <= left) return OkStatus();
   const auto rounded = [](double seconds) { return std::round(seconds * 100) / 100; };
   return base::DeadlineExceeded("the request would wait about ", rounded(wait),
@@ -212,7 +213,7 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   Complete(request);
   auto channel = std::make_shared<TokenChannel>(std::move(on_ready), reader_buffer_tokens_);
   // The channel may outlive the engine.
-  channel->SetOnRoom([queue = queue_, self = channel.get()] { queue->OnNews(*self); });
+  channel->SetOnRoom([queue = queue_, self = channel.get()] { queue->NotifyScheduler(*self); });
   queue_->Push(
       {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
       reserved.value_or(tokens));

@@ -79,7 +79,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
   ASSIGN_OR_RETURN(parts.draft, spec::LoadDraft(spec, load));
   if (parts.draft.model != nullptr && load.model.memory.budget_bytes > 0)
     LeaveRoom(*parts.draft.model, spec, load.model.memory);
-  spec::AskOfTarget(spec, load);
+  spec::AddDraftNeeds(spec, load);
   load.sizes.grammars = GrammarSizesOf(config.serving.grammar);
   ASSIGN_OR_RETURN(parts.model, LoadTarget(config, load));
   if (const std::size_t grammars = parts.model->memory.grammars;

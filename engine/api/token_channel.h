@@ -26,7 +26,7 @@ class TokenChannel {
     int token;
     float logprob;
   };
-  // The text and tokens since the last Take.
+  // The text and tokens since the last TakeUpdate.
   struct Update {
     std::string text;  // whole UTF-8 characters
     std::vector<int> tokens;
@@ -55,8 +55,8 @@ class TokenChannel {
       : on_ready_(std::move(on_ready)), tokens_max_(static_cast<std::size_t>(tokens_max)) {
     ReserveBuffers(pending_);
   }
-  // Called by Take, on the consumer's thread, when there is room again, and by Cancel. Set before
-  // another thread knows the channel.
+  // Called by TakeUpdate, on the consumer's thread, when there is room again, and by Cancel. Set
+  // before another thread knows the channel.
   void SetOnRoom(std::function<void()> on_room) { on_room_ = std::move(on_room); }
 
   // Reserves an Update's buffers for the output of a step. They are small, because thousands may
@@ -69,22 +69,22 @@ class TokenChannel {
 
   // Consumer: moves the available data into `update` (cleared first). Returns true if there was
   // any.
-  bool Take(Update& update) {
+  bool TakeUpdate(Update& update) {
     bool was_full, taken;
     {
       const base::MutexLock lock(mutex_);
       was_full = FullLocked();
-      taken = TakeLocked(update);
+      taken = TakeUpdateLocked(update);
     }
     if (was_full && on_room_) on_room_();
     return taken;
   }
-  // As Take, but waits until data is available.
-  void WaitAndTake(Update& update) {
+  // As TakeUpdate, but waits until data is available.
+  void WaitForUpdate(Update& update) {
     base::MutexLock lock(mutex_);
     while (!fresh_) ready_.Wait(mutex_);
     const bool was_full = FullLocked();
-    TakeLocked(update);
+    TakeUpdateLocked(update);
     lock.Unlock();
     if (was_full && on_room_) on_room_();
   }
@@ -127,15 +127,15 @@ class TokenChannel {
     }
     Notify();
   }
-  // `tell`: notify the consumer at once; otherwise it is sent with the next token.
-  void Read(int tokens, int cached, bool tell) {
+  // `notify`: notify the consumer at once; otherwise it is sent with the next token.
+  void PushProgress(int tokens, int cached, bool notify) {
     {
       const base::MutexLock lock(mutex_);
       pending_.prompt_read = tokens;
       pending_.prompt_cached = cached;
-      fresh_ = fresh_ || tell;
+      fresh_ = fresh_ || notify;
     }
-    if (tell) Notify();
+    if (notify) Notify();
   }
   void PushPromptScores(std::vector<Score> scores) {
     const base::MutexLock lock(mutex_);
@@ -166,7 +166,7 @@ class TokenChannel {
   }
 
  private:
-  bool TakeLocked(Update& update) REQUIRES(mutex_) {
+  bool TakeUpdateLocked(Update& update) REQUIRES(mutex_) {
     update.text.clear();
     update.tokens.clear();
     update.times.clear();

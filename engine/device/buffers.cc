@@ -20,7 +20,7 @@ Result<DeviceBuffer> DeviceBuffer::Allocate(Device& device, std::string name, st
   if (bytes == 0) return buffer;
   const kernels::DeviceError error = device.runtime().allocate(bytes, &buffer.data_);
   if (error != 0) return AllocationError(device, error, name, bytes, false);
-  device.Note(name, bytes, false);
+  device.Track(name, bytes, false);
   buffer.device_ = &device;
   buffer.name_ = std::move(name);
   buffer.bytes_ = bytes;
@@ -30,7 +30,7 @@ Result<DeviceBuffer> DeviceBuffer::Allocate(Device& device, std::string name, st
 
 DeviceBuffer::~DeviceBuffer() {
   if (device_ == nullptr || generation_ != device_->generation()) return;
-  device_->Forget(name_, bytes_, false);
+  device_->Untrack(name_, bytes_, false);
   static_cast<void>(device_->runtime().release(data_));
 }
 
@@ -49,7 +49,7 @@ Result<MappedBuffer> MappedBuffer::Allocate(Device& device, std::string name, st
       device.runtime().allocate_mapped(bytes, &buffer.host_, &buffer.on_device_);
   if (error != 0) return AllocationError(device, error, name, bytes, true);
   std::memset(buffer.host_, 0, bytes);
-  device.Note(name, bytes, true);
+  device.Track(name, bytes, true);
   buffer.device_ = &device;
   buffer.name_ = std::move(name);
   buffer.bytes_ = bytes;
@@ -59,7 +59,7 @@ Result<MappedBuffer> MappedBuffer::Allocate(Device& device, std::string name, st
 
 MappedBuffer::~MappedBuffer() {
   if (device_ == nullptr || generation_ != device_->generation()) return;
-  device_->Forget(name_, bytes_, true);
+  device_->Untrack(name_, bytes_, true);
   static_cast<void>(device_->runtime().release_mapped(host_));
 }
 

@@ -131,7 +131,7 @@ Status Device::Reset() {
   return Use();
 }
 
-void Device::Note(std::string_view name, std::size_t bytes, bool pinned) {
+void Device::Track(std::string_view name, std::size_t bytes, bool pinned) {
   const base::MutexLock lock(mutex_);
   for (Held& held : held_) {
     if (held.name != name || held.pinned != pinned) continue;
@@ -142,7 +142,7 @@ void Device::Note(std::string_view name, std::size_t bytes, bool pinned) {
   held_.push_back({std::string(name), bytes, pinned, 1});
 }
 
-void Device::Forget(std::string_view name, std::size_t bytes, bool pinned) {
+void Device::Untrack(std::string_view name, std::size_t bytes, bool pinned) {
   const base::MutexLock lock(mutex_);
   for (auto it = held_.begin(); it != held_.end(); ++it) {
     if (it->name != name || it->pinned != pinned) continue;

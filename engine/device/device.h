@@ -52,8 +52,8 @@ class Device {
   Status Reset();
 
   // Records allocations, so that an error can list them. Thread-safe.
-  void Note(std::string_view name, std::size_t bytes, bool pinned);
-  void Forget(std::string_view name, std::size_t bytes, bool pinned);
+  void Track(std::string_view name, std::size_t bytes, bool pinned);
+  void Untrack(std::string_view name, std::size_t bytes, bool pinned);
   // ResourceExhausted with a table of the memory held and requested, and free and total memory.
   Status OutOfMemory(std::string_view name, std::size_t bytes, bool pinned) const;
   // Number of resets: objects made before the last one are invalid.

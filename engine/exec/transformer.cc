@@ -271,7 +271,7 @@ Status Transformer::Block(int layer) {
   } else {
     recurrent_->Run(layer);
   }
-  if (flash_ != nullptr) flash_->Poke();
+  if (flash_ != nullptr) flash_->Poll();
   if (config_.architecture->parallel_block) {
     if (own_norm) residual_.Norm(w.attn_norm, 0, tokens);
     RETURN_IF_ERROR(FeedForward(layer, by_inputs));
@@ -314,8 +314,8 @@ Status Transformer::FeedForward(int layer, bool by_inputs) {
   RETURN_IF_ERROR(hybrid_.has_value() ? hybrid_->Run(layer, input, lossless_, ws_.ffn_out.data())
                                       : ffn_.Run(layer, input, lossless_, ws_.ffn_out.data()));
   if (auditor_ != nullptr && !lossless_)
-    auditor_->Keep(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
-                   ffn_.policy(layer));
+    auditor_->KeepInput(layer, {.hidden = ws_.hidden.x.data(), .residual = ws_.residual.data()},
+                        ffn_.policy(layer));
   return OkStatus();
 }
 

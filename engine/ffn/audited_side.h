@@ -19,20 +19,21 @@ class AuditedSide {
   virtual int num_neurons(int layer) const = 0;
 
   // Ascending ids for one token; valid until the next call.
-  struct Look {
+  struct Activity {
     std::span<const int> predicted;
     FoundNeurons active;
   };
   // All functions require one token and a policy that predicts. Errors: the flash tier's, or
   // Unavailable with the device's; then the side is in the same state as before the call.
   //
-  // Starts the work of the next LookAt with the same arguments, if it can run in the background;
-  // returns at once.
+  // Starts the work of the next ExactActivity with the same arguments, if it can run in the
+  // background; returns at once.
   virtual Status Start(int /*layer*/, const FfnInput& /*input*/, const FfnPolicy& /*policy*/) {
     return OkStatus();
   }
-  virtual Result<Look> LookAt(int layer, const FfnInput& input, const FfnPolicy& policy) = 0;
-  // The prediction alone; keeps a Look's `active` valid.
+  virtual Result<Activity> ExactActivity(int layer, const FfnInput& input,
+                                         const FfnPolicy& policy) = 0;
+  // The prediction alone; keeps an Activity's `active` valid.
   virtual Result<std::span<const int>> PredictedBy(int layer, const FfnInput& input,
                                                    const FfnPolicy& policy) = 0;
 };

@@ -33,15 +33,15 @@ Auditor::Auditor(const Params& p)
       ops_(p.ops),
       interval_(p.interval),
       shadow_(p.shadow),
-      kept_(p.config.num_hidden_layers),
-      totals_(kept_.size()),
-      last_(kept_.size()),
+      inputs_(p.config.num_hidden_layers),
+      totals_(inputs_.size()),
+      last_(inputs_.size()),
       sweep_(p.sweep),
-      swept_(kept_.size(), std::vector<predictor::AuditCounts>(p.sweep.size())),
-      windows_(kept_.size()),
-      seconds_(kept_.size()) {
+      swept_(inputs_.size(), std::vector<predictor::AuditCounts>(p.sweep.size())),
+      windows_(inputs_.size()),
+      seconds_(inputs_.size()) {
   input_.Resize(1, config_.hidden_size);
-  for (Kept& kept : kept_) {
+  for (AuditedInput& kept : inputs_) {
     kept.hidden.resize(config_.hidden_size);
     kept.residual.resize(kept.hidden.size());
   }
@@ -57,35 +57,35 @@ std::size_t Auditor::Bytes(const model::ModelConfig& config) {
          base::Area(3, config.intermediate_size) * sizeof(int);
 }
 
-void Auditor::Begin() { keeping_ = interval_ > 0 && tokens_ >= next_token_ && !pending(); }
+void Auditor::Begin() { auditing_ = interval_ > 0 && tokens_ >= next_token_ && !pending(); }
 
-void Auditor::Keep(int layer, const Input& input, const FfnPolicy& policy) {
-  if (!keeping_) return;
-  Kept& kept = kept_[layer];
+void Auditor::KeepInput(int layer, const Input& input, const FfnPolicy& policy) {
+  if (!auditing_) return;
+  AuditedInput& kept = inputs_[layer];
   kept.policy = Audited(policy);
   kept.shadowed = IsLossless(policy.mode);
-  kept.valid = Wants(policy);
+  kept.valid = Audits(policy);
   if (!kept.valid) return;
   std::copy_n(input.hidden, kept.hidden.size(), kept.hidden.data());
   std::copy_n(input.residual, kept.residual.size(), kept.residual.data());
 }
 
 void Auditor::EndStep(int tokens) {
-  if (keeping_) {
+  if (auditing_) {
     audited_ = true;
     next_ = 0;
     next_token_ = tokens_ + interval_;
-    keeping_ = false;
+    auditing_ = false;
   }
   tokens_ += tokens;
 }
 
 void Auditor::Start(const AuditedSides& sides) {
-  if (!pending() || !kept_[next_].valid || !HasHot(sides, next_)) return;
+  if (!pending() || !inputs_[next_].valid || !HasHot(sides, next_)) return;
   const base::Stopwatch watch;
   LoadInput(next_);
   // AuditOne will meet an error again and handle it.
-  (void)sides.hot->Start(next_, InputOf(next_), kept_[next_].policy);
+  (void)sides.hot->Start(next_, InputOf(next_), inputs_[next_].policy);
   seconds_[next_] += watch.Seconds();
 }
 
@@ -94,16 +94,16 @@ int Auditor::AuditOne(const AuditedSides& sides) {
   const int layer = next_++;
   last_[layer] = {};
   // An error is reported by the next token that needs the failed side.
-  if (kept_[layer].valid) (void)AuditLayer(sides, layer);
+  if (inputs_[layer].valid) (void)AuditLayer(sides, layer);
   if (next_ == config_.num_hidden_layers) audited_ = false;
   seconds_[layer] += watch.Seconds();
   return layer;
 }
 
 Status Auditor::AuditLayer(const AuditedSides& sides, int layer) {
-  const Kept& kept = kept_[layer];
+  const AuditedInput& kept = inputs_[layer];
   LoadInput(layer);
-  RETURN_IF_ERROR(LookAt(sides, layer));
+  RETURN_IF_ERROR(MeasureActivity(sides, layer));
   last_[layer] = Count(layer);
   if (!kept.shadowed) totals_[layer] += last_[layer];
   windows_[layer][WindowOf(kept.policy.mode, kept.shadowed)].Add(last_[layer]);
@@ -111,13 +111,13 @@ Status Auditor::AuditLayer(const AuditedSides& sides, int layer) {
 }
 
 void Auditor::LoadInput(int layer) {
-  const std::vector<float>& hidden = kept_[layer].hidden;
+  const std::vector<float>& hidden = inputs_[layer].hidden;
   std::copy(hidden.begin(), hidden.end(), input_.x.begin());
   nn::QuantizeToken(ops_, input_, 0);
 }
 
 Status Auditor::Sweep(const AuditedSides& sides, int layer) {
-  FfnPolicy policy{.mode = kept_[layer].policy.mode};
+  FfnPolicy policy{.mode = inputs_[layer].policy.mode};
   const double unit = ShiftUnit(policy.mode, predictors_.layers[layer]);
   for (std::size_t i = 0; i < sweep_.size(); ++i) {
     policy.shift = static_cast<float>(sweep_[i] * unit);
@@ -140,20 +140,20 @@ Status Auditor::Predict(const AuditedSides& sides, int layer, const FfnPolicy& p
   return OkStatus();
 }
 
-Status Auditor::LookAt(const AuditedSides& sides, int layer) {
+Status Auditor::MeasureActivity(const AuditedSides& sides, int layer) {
   const FfnInput input = InputOf(layer);
-  const FfnPolicy& policy = kept_[layer].policy;
-  AuditedSide::Look cold, hot;
+  const FfnPolicy& policy = inputs_[layer].policy;
+  AuditedSide::Activity cold, hot;
   if (HasHot(sides, layer)) RETURN_IF_ERROR(sides.hot->Start(layer, input, policy));
   if (Has(sides.cold, layer)) {
-    auto looked = sides.cold.LookAt(layer, input, policy);
+    auto looked = sides.cold.ExactActivity(layer, input, policy);
     // The other side's started work is awaited even so, because its buffers are reused.
-    if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->LookAt(layer, input, policy);
+    if (!looked.ok() && HasHot(sides, layer)) (void)sides.hot->ExactActivity(layer, input, policy);
     if (!looked.ok()) return looked.status();
     cold = *looked;
   }
   if (HasHot(sides, layer)) {
-    ASSIGN_OR_RETURN(hot, sides.hot->LookAt(layer, input, policy));
+    ASSIGN_OR_RETURN(hot, sides.hot->ExactActivity(layer, input, policy));
   }
   MergePredicted(cold.predicted, hot.predicted);
   MergeActive(cold.active, hot.active);

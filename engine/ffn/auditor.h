@@ -53,16 +53,16 @@ class Auditor {
   // first is kept whatever the verification's result.
   void Begin();
   // True if the step's token is audited in a layer that is computed by `policy`.
-  bool Wants(const FfnPolicy& policy) const { return keeping_ && Predicts(Audited(policy).mode); }
+  bool Audits(const FfnPolicy& policy) const { return auditing_ && Predicts(Audited(policy).mode); }
   // The inputs of a layer's network for the step's first token, [D] each.
   struct Input {
     const float *hidden, *residual;
   };
   // Stores the input, if the token is audited. Once for each layer.
-  void Keep(int layer, const Input& input, const FfnPolicy& policy);
+  void KeepInput(int layer, const Input& input, const FfnPolicy& policy);
   // Counts the tokens of a step.
   void EndStep(int tokens = 1);
-  bool pending() const { return next_ < std::ssize(kept_) && audited_; }
+  bool pending() const { return next_ < std::ssize(inputs_) && audited_; }
   // Starts the next stored layer's audit on a device, if there is one, in the background until
   // AuditOne. After a step's layers.
   void Start(const AuditedSides& sides);
@@ -70,9 +70,9 @@ class Auditor {
   int AuditOne(const AuditedSides& sides);
 
   // The mode in which the layer's kept token was predicted.
-  FfnMode mode(int layer) const { return kept_[layer].policy.mode; }
+  FfnMode mode(int layer) const { return inputs_[layer].policy.mode; }
   // True if the stored token was computed without loss, so that its prediction had no effect.
-  bool shadowed(int layer) const { return kept_[layer].shadowed; }
+  bool shadowed(int layer) const { return inputs_[layer].shadowed; }
 
   // Sums since the start at shift `i` of the sweep.
   const predictor::AuditCounts& swept(int layer, std::size_t i) const { return swept_[layer][i]; }
@@ -87,7 +87,7 @@ class Auditor {
   double seconds(int layer) const { return seconds_[layer]; }
 
  private:
-  struct Kept {
+  struct AuditedInput {
     bool valid = false;           // there is a prediction to audit
     bool shadowed = false;        // the layer was computed without loss
     FfnPolicy policy;             // of the prediction
@@ -108,11 +108,11 @@ class Auditor {
   Status AuditLayer(const AuditedSides& sides, int layer);
   Status Sweep(const AuditedSides& sides, int layer);
   void LoadInput(int layer);
-  FfnInput InputOf(int layer) const { return {input_, kept_[layer].residual.data(), 1}; }
+  FfnInput InputOf(int layer) const { return {input_, inputs_[layer].residual.data(), 1}; }
   // Puts both sides' predicted neurons into predicted_.
   Status Predict(const AuditedSides& sides, int layer, const FfnPolicy& policy);
   // As Predict, and also puts the active neurons and their h into active_ and active_h_.
-  Status LookAt(const AuditedSides& sides, int layer);
+  Status MeasureActivity(const AuditedSides& sides, int layer);
   void MergePredicted(std::span<const int> cold, std::span<const int> hot);
   void MergeActive(const FoundNeurons& cold, const FoundNeurons& hot);
   predictor::AuditCounts Count(int layer) const;
@@ -124,10 +124,10 @@ class Auditor {
   const FfnMode shadow_;
   std::int64_t tokens_ = 0;
   std::int64_t next_token_ = 0;                        // the first token that may be audited
-  bool keeping_ = false;                               // the current token is audited
-  bool audited_ = false;                               // kept_ is complete
+  bool auditing_ = false;                              // the current token is audited
+  bool audited_ = false;                               // inputs_ is complete
   int next_ = 0;                                       // layer to audit
-  std::vector<Kept> kept_;                             // [L]
+  std::vector<AuditedInput> inputs_;                   // [L]
   nn::ActivationBuffer input_;                         // [1, D]
   std::vector<predictor::AuditCounts> totals_, last_;  // [L]
   const std::vector<float> sweep_;

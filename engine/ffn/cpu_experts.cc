@@ -43,13 +43,13 @@ std::size_t CpuExperts::Bytes(const FfnSizes& sizes) {
 
 CpuExperts::~CpuExperts() {
   stop_ = true;
-  asked_.Raise(++step_);
+  posted_.Raise(++step_);
   thread_.join();
 }
 
 void CpuExperts::Start(const Job& job) {
   job_.emplace(job);
-  asked_.Raise(++step_);
+  posted_.Raise(++step_);
 }
 
 Result<const float*> CpuExperts::Await() {
@@ -59,16 +59,16 @@ Result<const float*> CpuExperts::Await() {
 
 void CpuExperts::Main() {
   for (std::uint32_t step = 1;; ++step) {
-    asked_.Wait(step);
+    posted_.Wait(step);
     if (stop_) return;
     const base::Stopwatch watch;
-    Do();
+    Execute();
     busy_s_ += watch.Seconds();
     done_.Raise(step);
   }
 }
 
-void CpuExperts::Do() {
+void CpuExperts::Execute() {
   units_.clear();
   where_.clear();
   computer_.Begin();
@@ -80,12 +80,12 @@ void CpuExperts::Do() {
     here.down.weight.data = place.down;
     where_.push_back(&here);
   }
-  computer_.Neurons(where_, job_->input);
+  computer_.ComputeNeurons(where_, job_->input);
   const int d = context_.config.hidden_size;
   computer_.ForColumns([&](int column, int columns, int thread) {
     for (const ExpertUnit& unit : units_) {
       computer_.Down(unit, column, columns, thread, [&](int i, const float* y) {
-        std::copy_n(y, columns, rows_.data() + nn::Offset(unit.elsewhere + i, d) + column);
+        std::copy_n(y, columns, rows_.data() + nn::Offset(unit.hot_row + i, d) + column);
       });
     }
   });

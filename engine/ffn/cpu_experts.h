@@ -34,7 +34,7 @@ class CpuExperts final : public ExpertPartition {
 
  private:
   void Main();
-  void Do();
+  void Execute();
 
   const HotExperts& hot_;
   base::WorkerPool pool_;
@@ -44,12 +44,12 @@ class CpuExperts final : public ExpertPartition {
   std::vector<ExpertUnit> units_;   // of the job, with the matrices of this side
   std::vector<ExpertUnit*> where_;  // the same
   std::vector<float> rows_;         // [T K, D]
-  // Written by the caller before it raises asked_, read by the thread after.
+  // Written by the caller before it raises posted_, read by the thread after.
   std::optional<Job> job_;
   bool stop_ = false;
   // Written by the thread before it raises done_.
   double busy_s_ = 0;
-  base::StepSignal asked_, done_;
+  base::StepSignal posted_, done_;
   std::uint32_t step_ = 0;  // the caller's
   std::thread thread_;
 };

@@ -41,23 +41,23 @@ std::size_t CpuPartition::Bytes(const FfnSizes& sizes) {
 }
 
 CpuPartition::~CpuPartition() {
-  Ask(Command::kStop);
+  Post(Command::kStop);
   thread_.join();
 }
 
-void CpuPartition::Ask(Command command) {
+void CpuPartition::Post(Command command) {
   command_ = command;
-  asked_.Raise(++step_);
+  posted_.Raise(++step_);
 }
 
 void CpuPartition::Start(const Job& job) {
   job_.emplace(job);
   first_ = 0;
-  Ask(Command::kFind);
+  Post(Command::kFind);
 }
 
 Result<const float*> CpuPartition::Maxima() {
-  if (first_ > 0) Ask(Command::kMaxima);
+  if (first_ > 0) Post(Command::kMaxima);
   done_.Wait(step_);
   if (!status_.ok()) return status_;
   return sums_.maxima.data();
@@ -65,7 +65,7 @@ Result<const float*> CpuPartition::Maxima() {
 
 void CpuPartition::Sum(const float* limits) {
   limits_ = limits;
-  Ask(Command::kSum);
+  Post(Command::kSum);
 }
 
 Result<kernels::FinishSumParams::Part> CpuPartition::Await() {
@@ -83,16 +83,16 @@ Result<const float*> CpuPartition::AwaitOutput() {
 
 void CpuPartition::Main() {
   for (std::uint32_t step = 1;; ++step) {
-    asked_.Wait(step);
+    posted_.Wait(step);
     if (command_ == Command::kStop) return;
     const base::Stopwatch watch;
-    Do(command_);
+    Execute(command_);
     counters_.busy_s += watch.Seconds();
     done_.Raise(step);
   }
 }
 
-void CpuPartition::Do(Command command) {
+void CpuPartition::Execute(Command command) {
   const Job& job = *job_;
   const int count = std::min(kShareTokens, job.input.tokens - first_);
   if (command == Command::kFind) {
@@ -104,9 +104,9 @@ void CpuPartition::Do(Command command) {
     }
     if (floats_) return ffn_.SumFound(job.layer, job.input.tokens, output_.data(), false);
   }
-  ffn_.ShareSum(job.layer, first_, count,
-                command == Command::kSum ? sums_.under(limits_)
-                                         : kernels::SharedSum{.maxima = sums_.maxima.data()});
+  ffn_.SumShared(job.layer, first_, count,
+                 command == Command::kSum ? sums_.under(limits_)
+                                          : kernels::SharedSum{.maxima = sums_.maxima.data()});
 }
 
 }  // namespace thermocline::ffn

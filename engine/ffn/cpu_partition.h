@@ -46,8 +46,8 @@ class CpuPartition final : public FfnPartition {
   enum class Command { kFind, kMaxima, kSum, kStop };
 
   void Main();
-  void Do(Command command);
-  void Ask(Command command);
+  void Execute(Command command);
+  void Post(Command command);
 
   const std::vector<std::vector<int>>& members_;
   const int hidden_size_;
@@ -57,7 +57,7 @@ class CpuPartition final : public FfnPartition {
   SparseFfn ffn_;
   SideSums sums_;              // of quantised types
   std::vector<float> output_;  // [T, D] of float types
-  // Written by the caller before it raises asked_, read by the thread after.
+  // Written by the caller before it raises posted_, read by the thread after.
   Command command_ = Command::kFind;
   std::optional<Job> job_;
   const float* limits_ = nullptr;
@@ -65,7 +65,7 @@ class CpuPartition final : public FfnPartition {
   // Written by the thread before it raises done_, read by the caller after.
   Status status_;
   PartitionCounters counters_;
-  base::StepSignal asked_, done_;
+  base::StepSignal posted_, done_;
   std::uint32_t step_ = 0;  // the caller's
   std::thread thread_;
 };

@@ -36,8 +36,8 @@ void DownSum::SumRows(int layer, int tokens, const FoundNeurons& found, float* o
   Run({layer, tokens, found, out, nullptr, add_bias ? context_.layer(layer).down.bias : nullptr});
 }
 
-void DownSum::ShareRows(int layer, int tokens, const FoundNeurons& found,
-                        const kernels::SharedSum& part) {
+void DownSum::SumSharedRows(int layer, int tokens, const FoundNeurons& found,
+                            const kernels::SharedSum& part) {
   Run({layer, tokens, found, nullptr, &part, nullptr});
 }
 

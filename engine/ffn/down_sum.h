@@ -34,7 +34,8 @@ class DownSum {
   }
   // This partition's part of a shared sum (kernels/shared_sum.h). Requires: down_rows of a
   // quantised type.
-  void ShareRows(int layer, int tokens, const FoundNeurons& found, const kernels::SharedSum& part);
+  void SumSharedRows(int layer, int tokens, const FoundNeurons& found,
+                     const kernels::SharedSum& part);
   // out [T, D], by the product with down's columns. h [T, F]: a buffer for all neurons' h, which
   // may already contain those of `found`. Requires: the layer has no down_rows; no members.
   void MultiplyColumns(int layer, int tokens, const FoundNeurons& found, nn::ActivationBuffer& h,

@@ -73,7 +73,7 @@ Status ExpertFfn::Run(const FfnStep& step, float* out) {
     RunNeurons(step, out);
     return OkStatus();
   }
-  ShareOut(layer, input);
+  StartHotUnits(layer, input);
   RETURN_IF_ERROR(ComputeHere(layer, input));
   const float* rows = nullptr;
   if (!hot_units_.empty()) {
@@ -96,7 +96,7 @@ void ExpertFfn::RunNeurons(const FfnStep& step, float* out) {
   if (!has_shared) return;
   const ExpertUnit& shared = units_.back();
   ready_ = {&units_.back()};
-  computer_.Neurons(ready_, step.input);
+  computer_.ComputeNeurons(ready_, step.input);
   computer_.ForColumns([&](int column, int columns, int thread) {
     computer_.Down(shared, column, columns, thread, [&](int i, const float* y) {
       AddWeighed(y, shared.weight[i], columns, out + nn::Offset(i, d) + column);
@@ -108,18 +108,18 @@ Status ExpertFfn::ComputeHere(int layer, const FfnInput& input) {
   if (flash_.has_value()) return ComputeFromFlash(layer, input);
   ready_.clear();
   for (ExpertUnit& unit : units_)
-    if (unit.elsewhere < 0) ready_.push_back(&unit);
-  computer_.Neurons(ready_, input);
+    if (unit.hot_row < 0) ready_.push_back(&unit);
+  computer_.ComputeNeurons(ready_, input);
   return OkStatus();
 }
 
-void ExpertFfn::ShareOut(int layer, const FfnInput& input) {
+void ExpertFfn::StartHotUnits(int layer, const FfnInput& input) {
   hot_units_.clear();
   if (hot_ == nullptr) return;
   int rows = 0;
   for (ExpertUnit& unit : units_) {
     if (unit.expert < 0 || !hot_->Has(layer, unit.expert)) continue;
-    unit.elsewhere = rows;
+    unit.hot_row = rows;
     rows += unit.tokens;
     hot_units_.push_back(&unit);
   }
@@ -140,7 +140,7 @@ Result<const float*> ExpertFfn::AwaitHot(int layer, const FfnInput& input) {
                    rows.status().message());
   lost_ = rows.status();
   hot_ = nullptr;
-  for (ExpertUnit* unit : hot_units_) unit->elsewhere = -1;
+  for (ExpertUnit* unit : hot_units_) unit->hot_row = -1;
   if (flash_.has_value()) {
     flash_->SetHot(nullptr);
     flash_->Request(layer, chosen_, input.tokens);
@@ -149,7 +149,7 @@ Result<const float*> ExpertFfn::AwaitHot(int layer, const FfnInput& input) {
   } else {
     ready_ = hot_units_;
   }
-  computer_.Neurons(ready_, input);
+  computer_.ComputeNeurons(ready_, input);
   return nullptr;
 }
 
@@ -167,12 +167,12 @@ Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
   const bool some_late = flash_->reading();
   if (input.tokens == 1) flash_->ReadAhead(layer, input.residual);
   PlaceReady(layer);
-  computer_.Neurons(ready_, input);
-  flash_->Poke();
+  computer_.ComputeNeurons(ready_, input);
+  flash_->Poll();
   if (!some_late) return OkStatus();
   RETURN_IF_ERROR(flash_->Await());
   PlaceReady(layer);
-  computer_.Neurons(ready_, input);
+  computer_.ComputeNeurons(ready_, input);
   return OkStatus();
 }
 
@@ -180,8 +180,7 @@ void ExpertFfn::PlaceReady(int layer) {
   ready_.clear();
   for (ExpertUnit& unit : units_) {
     const bool shared = unit.expert < 0;
-    if (unit.placed || unit.elsewhere >= 0 || (!shared && !flash_->Has(layer, unit.expert)))
-      continue;
+    if (unit.placed || unit.hot_row >= 0 || (!shared && !flash_->Has(layer, unit.expert))) continue;
     unit.placed = true;
     ready_.push_back(&unit);
     if (shared) continue;
@@ -277,9 +276,9 @@ void ExpertFfn::SumDown(int tokens, const float* rows, float* out) {
         const int token = unit.ids == nullptr ? i : unit.ids[i];
         AddWeighed(y, unit.weight[i], columns, out + nn::Offset(token, d) + column);
       };
-      for (int i = 0; unit.elsewhere >= 0 && i < unit.tokens; ++i)
-        add(i, rows + nn::Offset(unit.elsewhere + i, d) + column);
-      if (unit.elsewhere >= 0) continue;
+      for (int i = 0; unit.hot_row >= 0 && i < unit.tokens; ++i)
+        add(i, rows + nn::Offset(unit.hot_row + i, d) + column);
+      if (unit.hot_row >= 0) continue;
       CHECK(unit.down.weight.data != nullptr);
       computer_.Down(unit, column, columns, thread, add);
     }

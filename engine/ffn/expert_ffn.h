@@ -80,7 +80,7 @@ class ExpertFfn {
   // Computes the experts by neurons_, and the shared expert densely.
   void RunNeurons(const FfnStep& step, float* out);
   // Starts the experts of the hot side.
-  void ShareOut(int layer, const FfnInput& input);
+  void StartHotUnits(int layer, const FfnInput& input);
   // Computes the neurons of all other units.
   Status ComputeHere(int layer, const FfnInput& input);
   // The hot side's rows; null: it failed, and everything was computed on this side.

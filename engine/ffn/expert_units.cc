@@ -33,7 +33,7 @@ int ExpertComputer::PanelsPerItem(int panels, int most) const {
   return std::clamp(even, 2, most);
 }
 
-void ExpertComputer::Neurons(std::span<ExpertUnit* const> units, const FfnInput& input) {
+void ExpertComputer::ComputeNeurons(std::span<ExpertUnit* const> units, const FfnInput& input) {
   int panels = 0;
   for (const ExpertUnit* unit : units) panels += kernels::NumPanels(unit->neurons());
   const int per_item = PanelsPerItem(panels, panels);
@@ -50,10 +50,10 @@ void ExpertComputer::Neurons(std::span<ExpertUnit* const> units, const FfnInput&
       item -= unit_items;
     }
   });
-  if (context_.multiplier.tap() != nullptr) Show(units, input);
+  if (context_.multiplier.tap() != nullptr) PassToTap(units, input);
 }
 
-void ExpertComputer::Show(std::span<ExpertUnit* const> units, const FfnInput& input) {
+void ExpertComputer::PassToTap(std::span<ExpertUnit* const> units, const FfnInput& input) {
   nn::ProductTap& tap = *context_.multiplier.tap();
   for (const ExpertUnit* unit : units) {
     for (int i = 0; i < unit->tokens; ++i) {

@@ -25,7 +25,7 @@ struct ExpertUnit {
   float* up_out = nullptr;  // [n, neurons]
   int first = 0;            // row of h and of up_out
   bool placed = false;      // from flash: it has arrived in memory
-  int elsewhere = -1;       // its first row if another side computes it; -1: this side does
+  int hot_row = -1;         // its first row if another side computes it; -1: this side does
 
   int neurons() const { return up.weight.rows; }
 };
@@ -43,9 +43,9 @@ class ExpertComputer {
     for (Scratch& scratch : scratch_) scratch.unit = nullptr;
   }
   // One parallel loop over (unit, range of neurons): gate, up, activation, 8-bit form.
-  void Neurons(std::span<ExpertUnit* const> units, const FfnInput& input);
+  void ComputeNeurons(std::span<ExpertUnit* const> units, const FfnInput& input);
   // Passes the units' inputs to the multiplier's tap.
-  void Show(std::span<ExpertUnit* const> units, const FfnInput& input);
+  void PassToTap(std::span<ExpertUnit* const> units, const FfnInput& input);
   // Calls body(first column, columns, thread) for ranges of the D output columns, in parallel.
   template <typename Body>
   void ForColumns(const Body& body) {

@@ -38,7 +38,7 @@ void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int 
   ids_.clear();
   masks_.clear();
   for (std::size_t e = 0; e < masks_of_.size(); ++e) {
-    if (masks_of_[e] == 0 || Elsewhere(layer, static_cast<int>(e))) continue;
+    if (masks_of_[e] == 0 || IsHot(layer, static_cast<int>(e))) continue;
     ids_.push_back(static_cast<int>(e));
     masks_.push_back(masks_of_[e]);
   }
@@ -73,7 +73,7 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
   guessed_layer_ = next;
   ids_.clear();
   for (const ChosenExpert& each : guessed_)
-    if (!Elsewhere(next, each.expert)) ids_.push_back(each.expert);
+    if (!IsHot(next, each.expert)) ids_.push_back(each.expert);
   store_.ReadAhead(next, ids_);
 }
 

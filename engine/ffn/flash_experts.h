@@ -40,7 +40,7 @@ class FlashExperts {
   // Requires: Has.
   ExpertPlace PlaceOf(int layer, int expert) const;
   bool reading() const { return store_.reading(); }
-  void Poke() { store_.Poke(); }
+  void Poll() { store_.Poll(); }
   // Errors as store::NeuronStore.
   Status Await() { return store_.Await(); }
   void EndLayer(int layer) { store_.EndLayer(layer); }
@@ -48,9 +48,7 @@ class FlashExperts {
  private:
   // Compares a single token's choice with the guess for it.
   void Judge(int layer, std::span<const ChosenExpert> chosen);
-  bool Elsewhere(int layer, int expert) const {
-    return hot_ != nullptr && hot_->Has(layer, expert);
-  }
+  bool IsHot(int layer, int expert) const { return hot_ != nullptr && hot_->Has(layer, expert); }
 
   const FfnContext context_;
   store::NeuronStore& store_;

@@ -72,8 +72,8 @@ void FlashNeurons::Request(int layer, bool resident_only) {
                  std::span(wanted_masks_).first(wanted));
 }
 
-const GatedNeurons& FlashNeurons::Take(const NeuronRange& range, bool late, int tokens,
-                                       int thread) {
+const GatedNeurons& FlashNeurons::Candidates(const NeuronRange& range, bool late, int tokens,
+                                             int thread) {
   GatedNeurons& taken = taken_[thread];
   const Arrival wanted = late ? Arrival::kLate : Arrival::kHere;
   taken.list.count = 0;

@@ -7,7 +7,7 @@
 #include "engine/ffn/ffn_context.h"
 #include "engine/ffn/ffn_step.h"
 #include "engine/ffn/neuron_list.h"
-#include "engine/ffn/read_ahead_judge.h"
+#include "engine/ffn/read_ahead_monitor.h"
 #include "engine/store/neuron_store.h"
 
 namespace thermocline::ffn {
@@ -44,17 +44,17 @@ class FlashNeurons {
   void Put(const NeuronRange& range, const GatedNeurons& candidates, int tokens);
   // Starts reading the candidates that are not in memory. resident_only: drops them instead.
   void Request(int layer, bool resident_only);
-  // True if Take(late) will return any neurons.
+  // True if Candidates(late) will return any neurons.
   bool reading() const { return store_.reading(); }
   // The range's candidates that were in memory at Request or, with `late`, those that were not;
   // with gates if they were put with gates. Valid until the thread's next call.
-  const GatedNeurons& Take(const NeuronRange& range, bool late, int tokens, int thread);
+  const GatedNeurons& Candidates(const NeuronRange& range, bool late, int tokens, int thread);
   // Errors as store::NeuronStore::Await.
   Status Await() { return store_.Await(); }
 
   // True if reading ahead the neurons that the next layer will probably need pays off.
   bool ReadAheadPays() {
-    return read_ahead_ && judge_.Pays(store_.fresh_uses(), store_.counters());
+    return read_ahead_ && read_ahead_monitor_.Pays(store_.fresh_uses(), store_.counters());
   }
 
  private:
@@ -66,7 +66,7 @@ class FlashNeurons {
   const NeuronRanges ranges_;
   const int neurons_;  // F
   const bool deciding_held_, read_ahead_;
-  ReadAheadJudge judge_;
+  ReadAheadMonitor read_ahead_monitor_;
   // The candidates by place: each range has counts_[range] of them from its first place on.
   std::vector<int> counts_;                  // [ranges]
   std::vector<int> ids_;                     // [F]

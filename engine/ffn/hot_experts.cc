@@ -41,7 +41,7 @@ std::size_t HotExperts::bytes() const {
   return sum;
 }
 
-Status HotExperts::ForEach(const Give& give) const {
+Status HotExperts::ForEach(const Visit& visit) const {
   for (int l = 0; l < base::IntSize(p_.hot); ++l) {
     const std::vector<int>& ids = p_.hot[l];
     if (ids.empty()) continue;
@@ -60,7 +60,7 @@ Status HotExperts::ForEach(const Give& give) const {
         place = {w.gate.weight.data + expert * parts.gate, w.up.weight.data + expert * parts.up,
                  w.down.weight.data + expert * parts.down};
       }
-      RETURN_IF_ERROR(give(l, expert, place));
+      RETURN_IF_ERROR(visit(l, expert, place));
     }
     if (p_.flash != nullptr) p_.flash->EndLayer(l);
   }
@@ -68,7 +68,7 @@ Status HotExperts::ForEach(const Give& give) const {
   return OkStatus();
 }
 
-Status HotExperts::Hold() {
+Status HotExperts::FixAddresses() {
   std::uint8_t* next = nullptr;
   if (p_.flash != nullptr) {
     ASSIGN_OR_RETURN(memory_, base::HugeBuffer::Allocate(std::max<std::size_t>(64, bytes())));

@@ -36,14 +36,14 @@ class HotExperts {
   std::size_t bytes_each(int layer) const;
   std::size_t bytes() const;  // of all hot ones
 
-  // Calls give(layer, expert, place) for each hot expert, which is in memory during the call.
-  // Errors of `give` and of the flash tier.
-  using Give = std::function<Status(int layer, int expert, const ExpertPlace& place)>;
-  Status ForEach(const Give& give) const;
+  // Calls visit(layer, expert, place) for each hot expert, which is in memory during the call.
+  // Errors of `visit` and of the flash tier.
+  using Visit = std::function<Status(int layer, int expert, const ExpertPlace& place)>;
+  Status ForEach(const Visit& visit) const;
   // Fixes the address of each hot expert for the lifetime of this object: experts on flash are
   // copied to a separate block of memory. ResourceExhausted: no memory. Called once.
-  Status Hold();
-  // Requires: Hold, Has.
+  Status FixAddresses();
+  // Requires: FixAddresses, Has.
   const ExpertPlace& Of(int layer, int expert) const {
     return places_[static_cast<std::size_t>(layer) * experts_ + expert];
   }
@@ -53,7 +53,7 @@ class HotExperts {
   const Params p_;
   const std::size_t experts_;
   std::vector<std::uint8_t> has_;    // [L, E]
-  std::vector<ExpertPlace> places_;  // [L, E] after Hold
+  std::vector<ExpertPlace> places_;  // [L, E] after FixAddresses
   base::HugeBuffer memory_;
 };
 

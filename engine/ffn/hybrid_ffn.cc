@@ -84,7 +84,7 @@ Status HybridFfn::RunBoth(int layer, const SparseFfn::Input& input, bool lossles
     status = AddOutputs(layer, input.tokens, out);
   } else {
     for (int t = 0; t < input.tokens && status.ok(); t += kShareTokens)
-      status = ShareSums(layer, t, std::min(kShareTokens, input.tokens - t), out);
+      status = ComputeSharedSums(layer, t, std::min(kShareTokens, input.tokens - t), out);
   }
   cold_.EndLayer(layer);
   return status;
@@ -97,13 +97,13 @@ Status HybridFfn::AddOutputs(int layer, int tokens, float* out) {
   return OkStatus();
 }
 
-Status HybridFfn::ShareSums(int layer, int first, int count, float* out) {
-  cold_.ShareSum(layer, first, count, {.maxima = sums_.maxima.data()});
+Status HybridFfn::ComputeSharedSums(int layer, int first, int count, float* out) {
+  cold_.SumShared(layer, first, count, {.maxima = sums_.maxima.data()});
   ASSIGN_OR_RETURN(const float* hot, Waiting([&] { return hot_.Maxima(); }));
   const std::size_t cells = base::Area(count * runs_, config_.hidden_size / 32);
   for (std::size_t i = 0; i < cells; ++i) sums_.maxima[i] = std::max(sums_.maxima[i], hot[i]);
   hot_.Sum(sums_.maxima.data());
-  cold_.ShareSum(layer, first, count, sums_.under(sums_.maxima.data()));
+  cold_.SumShared(layer, first, count, sums_.under(sums_.maxima.data()));
   ASSIGN_OR_RETURN(const Part part, Waiting([&] { return hot_.Await(); }));
   Finish(layer, count, part, out + nn::Offset(first, config_.hidden_size));
   return OkStatus();

@@ -41,7 +41,7 @@ class HybridFfn {
   Status AddOutputs(int layer, int tokens, float* out);
   // For tokens [first, first + count): exchanges the maxima with the hot side, has both sides sum
   // under the same limits, and finishes the outputs.
-  Status ShareSums(int layer, int first, int count, float* out);
+  Status ComputeSharedSums(int layer, int first, int count, float* out);
   void Finish(int layer, int count, const kernels::FinishSumParams::Part& hot, float* out);
   // Completes the hot side's calls for the layer after the cold side failed.
   void Drain(int tokens);

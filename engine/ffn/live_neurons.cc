@@ -13,8 +13,8 @@ LiveNeurons::LiveNeurons(int neurons, int tokens_max, int range)
       ids_(neurons),
       h_(ids_.size() * tokens_max),
       counts_((ids_.size() + range - 1) / range),
-      together_ids_(ids_.size()),
-      together_h_(h_.size()) {}
+      joined_ids_(ids_.size()),
+      joined_h_(h_.size()) {}
 
 std::size_t LiveNeurons::Bytes(int neurons, int tokens_max, int range) {
   return base::Area(2, neurons) * sizeof(int) +
@@ -61,14 +61,14 @@ FoundNeurons LiveNeurons::Join(int ranges, int tokens, bool keep_zeros) {
       bool any = keep_zeros;
       for (int t = 0; t < tokens; ++t) {
         const float h = *Row(h_, t, place);
-        *Row(together_h_, t, count) = h;
+        *Row(joined_h_, t, count) = h;
         any = any || h != 0;
       }
-      together_ids_[count] = ids_[place];
+      joined_ids_[count] = ids_[place];
       count += any ? 1 : 0;
     }
   }
-  return {std::span(together_ids_).first(count), together_h_.data(), neurons_, tokens > 1};
+  return {std::span(joined_ids_).first(count), joined_h_.data(), neurons_, tokens > 1};
 }
 
 }  // namespace thermocline::ffn

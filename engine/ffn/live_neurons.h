@@ -43,13 +43,13 @@ class LiveNeurons {
   };
   float* Row(std::vector<float>& h, int token, int place) const;
 
-  const int neurons_;              // F
-  const int range_;                // neurons of a range
-  std::vector<int> ids_;           // [F] by place: each range has `listed` from its first place on
-  std::vector<float> h_;           // [T, F] of ids_
-  std::vector<Count> counts_;      // [ranges]
-  std::vector<int> together_ids_;  // [F]
-  std::vector<float> together_h_;  // [T, F]
+  const int neurons_;            // F
+  const int range_;              // neurons of a range
+  std::vector<int> ids_;         // [F] by place: each range has `listed` from its first place on
+  std::vector<float> h_;         // [T, F] of ids_
+  std::vector<Count> counts_;    // [ranges]
+  std::vector<int> joined_ids_;  // [F]
+  std::vector<float> joined_h_;  // [T, F]
   int num_live_ = 0;
 };
 

@@ -91,18 +91,18 @@ std::size_t NeuronExperts::Bytes(const FfnSizes& sizes) {
 void NeuronExperts::Add(const FfnStep& step, std::span<const ExpertUnit> units, float* out) {
   counts_ = {};
   while (!units.empty()) {
-    const int together = Together(step.policy.mode, units);
+    const int together = BatchSize(step.policy.mode, units);
     if (together == 0) {
       AddWhole(step, units.front(), out);
     } else {
-      AddTogether(step, units.first(together), out);
+      AddBatch(step, units.first(together), out);
     }
     units = units.subspan(std::max(together, 1));
   }
   counts_.steps = counts_.computed = 0;  // a step's experts count as one step
 }
 
-int NeuronExperts::Together(FfnMode mode, std::span<const ExpertUnit> units) const {
+int NeuronExperts::BatchSize(FfnMode mode, std::span<const ExpertUnit> units) const {
   std::size_t count = 0;
   while (mode != FfnMode::kDense && count < std::min(units.size(), slots_.size()) &&
          units[count].tokens <= kSparseTokensMax)
@@ -138,8 +138,7 @@ FfnStep NeuronExperts::StepOf(const FfnStep& step, int slot) const {
   return {s.network, {hidden, nullptr, s.unit->tokens, step.input.decoded}, step.policy, slot};
 }
 
-void NeuronExperts::AddTogether(const FfnStep& step, std::span<const ExpertUnit> units,
-                                float* out) {
+void NeuronExperts::AddBatch(const FfnStep& step, std::span<const ExpertUnit> units, float* out) {
   const int slots = base::IntSize(units);
   for (int i = 0; i < slots; ++i) {
     slots_[i].unit = &units[i];

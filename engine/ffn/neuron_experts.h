@@ -40,9 +40,9 @@ class NeuronExperts {
 
   // The number of `units`, from the first on, that are computed in one loop; 0: the first is
   // computed densely.
-  int Together(FfnMode mode, std::span<const ExpertUnit> units) const;
+  int BatchSize(FfnMode mode, std::span<const ExpertUnit> units) const;
   void AddWhole(const FfnStep& step, const ExpertUnit& unit, float* out);
-  void AddTogether(const FfnStep& step, std::span<const ExpertUnit> units, float* out);
+  void AddBatch(const FfnStep& step, std::span<const ExpertUnit> units, float* out);
   // Copies the unit's tokens to consecutive rows.
   const nn::ActivationBuffer& Gather(const ExpertUnit& unit, const FfnInput& input,
                                      nn::ActivationBuffer& tokens) const;

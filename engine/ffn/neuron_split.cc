@@ -51,7 +51,7 @@ NeuronSplit::NeuronSplit(Params p)
   hot_weights_.layers = weights_.layers;
 }
 
-Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Share(Params params) {
+Result<std::unique_ptr<NeuronSplit>> NeuronSplit::InPlace(Params params) {
   for (const model::LayerWeights& w : params.weights.layers) {
     if (w.down_rows.rows == 0)
       return base::FailedPrecondition("the down projection is not neuron-major");
@@ -64,7 +64,7 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Share(Params params) {
 }
 
 Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
-  ASSIGN_OR_RETURN(auto split, Share(std::move(params)));
+  ASSIGN_OR_RETURN(auto split, InPlace(std::move(params)));
   std::size_t bytes = 0;
   for (std::size_t l = 0; l < split->hot_.size(); ++l)
     bytes += split->hot_[l].size() * split->SlotBytes(l);
@@ -85,13 +85,13 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
   return split;
 }
 
-Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Remove(Params params, const Give& give) {
-  ASSIGN_OR_RETURN(auto split, Share(std::move(params)));
+Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Remove(Params params, const Visit& visit) {
+  ASSIGN_OR_RETURN(auto split, InPlace(std::move(params)));
   split->Reserve();
   for (std::size_t l = 0; l < split->hot_.size(); ++l) {
     if (split->hot_[l].empty()) continue;
     RETURN_IF_ERROR(
-        split->WithRows(l, [&] { return give(static_cast<int>(l), split->weights_.layers[l]); }));
+        split->WithRows(l, [&] { return visit(static_cast<int>(l), split->weights_.layers[l]); }));
     split->CompactLayer(l);
   }
   if (split->flash_ != nullptr) split->flash_->EndStep(0);

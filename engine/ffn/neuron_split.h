@@ -29,13 +29,13 @@ class NeuronSplit {
   // FailedPrecondition if the model has no down rows; ResourceExhausted: no memory; errors of the
   // flash tier.
   static Result<std::unique_ptr<NeuronSplit>> Move(Params params);
-  // Hands the hot rows over: `give` is called once for each layer with hot neurons, with all its
-  // rows, and then the memory of the hot ones is freed. Errors of `give`, and as Move. After an
+  // Hands the hot rows over: `visit` is called once for each layer with hot neurons, with all its
+  // rows, and then the memory of the hot ones is freed. Errors of `visit`, and as Move. After an
   // error the model cannot be used.
-  using Give = std::function<Status(int layer, const model::LayerWeights& rows)>;
-  static Result<std::unique_ptr<NeuronSplit>> Remove(Params params, const Give& give);
+  using Visit = std::function<Status(int layer, const model::LayerWeights& rows)>;
+  static Result<std::unique_ptr<NeuronSplit>> Remove(Params params, const Visit& visit);
   // Leaves all rows in place: for measurements.
-  static Result<std::unique_ptr<NeuronSplit>> Share(Params params);
+  static Result<std::unique_ptr<NeuronSplit>> InPlace(Params params);
 
   const NeuronIds& hot() const { return hot_; }
   const NeuronIds& cold() const { return cold_; }

@@ -28,8 +28,8 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
   s.live.list.count = 0;
   if (candidates.count == 0) return s.live;
   if (step.gates != nullptr) {
-    TakeGates(step, candidates, s);
-    Survive(step, candidates, s);
+    CopyGates(step, candidates, s);
+    KeepActive(step, candidates, s);
     return s.live;
   }
   Multiply(context_,
@@ -42,11 +42,11 @@ const GatedNeurons& RangeComputer::Decide(const FfnStep& step, const NeuronRange
             .out = s.live.gates.data(),
             .out_stride = kRange},
            thread);
-  Survive(step, candidates, s);
+  KeepActive(step, candidates, s);
   return s.live;
 }
 
-void RangeComputer::TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
+void RangeComputer::CopyGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
   for (int t = 0; t < step.input.tokens; ++t) {
     const float* from = step.gates + nn::Offset(t, context_.config.intermediate_size);
     for (int k = 0; k < candidates.count; ++k)
@@ -54,7 +54,8 @@ void RangeComputer::TakeGates(const FfnStep& step, const NeuronList& candidates,
   }
 }
 
-void RangeComputer::Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const {
+void RangeComputer::KeepActive(const FfnStep& step, const NeuronList& candidates,
+                               Scratch& s) const {
   // Without actual sparsity all predicted neurons are computed, whatever their gate.
   const bool all = Predicts(step.policy.mode) && !context_.ablation.actual_sparsity;
   const float least = step.policy.mode == FfnMode::kThreshold ? step.policy.shift : 0;

@@ -36,10 +36,10 @@ class RangeComputer {
     std::vector<float> h;    // [T, kRange]
   };
   // Copies the candidates' gates, which the step already has, into s.live.
-  void TakeGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
+  void CopyGates(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
   // Keeps the candidates that are live for some token, in s.live. Requires: s.live has the gates of
   // all candidates.
-  void Survive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
+  void KeepActive(const FfnStep& step, const NeuronList& candidates, Scratch& s) const;
 
   const FfnContext context_;
   std::vector<Scratch> scratch_;  // by thread

@@ -15,7 +15,7 @@ class RangeIds {
   explicit RangeIds(int neurons)
       : by_place_(neurons),
         counts_((by_place_.size() + kRange - 1) / kRange),
-        together_(by_place_.size()) {}
+        joined_(by_place_.size()) {}
   static std::size_t Bytes(int neurons) {
     return base::Area(2, neurons) * sizeof(int) + base::Area(neurons / kRange + 1, 1) * sizeof(int);
   }
@@ -29,20 +29,20 @@ class RangeIds {
     count_ = 0;
     for (int range = 0; range < ranges; ++range) {
       const int more = counts_[range];
-      std::copy_n(by_place_.data() + range * kRange, more, together_.data() + count_);
+      std::copy_n(by_place_.data() + range * kRange, more, joined_.data() + count_);
       count_ += more;
     }
     return all();
   }
   void Clear() { count_ = 0; }
   // The ids that Join returned; empty after Clear.
-  std::span<const int> all() const { return std::span(together_).first(count_); }
+  std::span<const int> all() const { return std::span(joined_).first(count_); }
 
  private:
   std::vector<int> by_place_;  // [F]
   std::vector<int> counts_;    // [ranges]
-  std::vector<int> together_;  // [F]
-  int count_ = 0;              // of together_
+  std::vector<int> joined_;    // [F]
+  int count_ = 0;              // of joined_
 };
 
 }  // namespace thermocline::ffn

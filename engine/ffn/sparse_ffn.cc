@@ -96,7 +96,7 @@ Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, b
   } else {
     RETURN_IF_ERROR(FindLive(step, next_too));
   }
-  if (input.decoded && counting_) Note(step, all);
+  if (input.decoded && counting_) Count(step, all);
   return OkStatus();
 }
 
@@ -120,10 +120,10 @@ void SparseFfn::NormFound(int layer, int tokens) {
   });
 }
 
-void SparseFfn::ShareSum(int layer, int first, int count, const kernels::SharedSum& part) {
+void SparseFfn::SumShared(int layer, int first, int count, const kernels::SharedSum& part) {
   FoundNeurons found = found_;
   found.h += nn::Offset(first, found.stride);
-  down_.ShareRows(layer, count, found, part);
+  down_.SumSharedRows(layer, count, found, part);
 }
 
 void SparseFfn::EndLayer(int layer) {
@@ -219,10 +219,10 @@ Status SparseFfn::FindOnFlash(const FfnStep& step) {
   });
   flash_->Request(step.layer, step.policy.resident_only);
   const bool some_late = flash_->reading();
-  // LookAt passes no residual, and reads nothing ahead.
+  // ExactActivity passes no residual, and reads nothing ahead.
   if (step.input.tokens == 1 && step.input.residual != nullptr) ReadNextAhead(step);
   compute(/*late=*/false);
-  flash_->store().Poke();
+  flash_->store().Poll();
   if (!some_late) return OkStatus();
   RETURN_IF_ERROR(flash_->Await());
   compute(/*late=*/true);
@@ -243,7 +243,7 @@ void SparseFfn::FindCandidates(const FfnStep& step, const NeuronRange& range, in
 
 void SparseFfn::ComputeCandidates(const FfnStep& step, const NeuronRange& range, bool late,
                                   int thread) {
-  const GatedNeurons& taken = flash_->Take(range, late, step.input.tokens, thread);
+  const GatedNeurons& taken = flash_->Candidates(range, late, step.input.tokens, thread);
   const GatedNeurons& live =
       flash_->deciding_held() ? taken : computer_.Decide(step, range, taken.list, thread);
   const float* h = computer_.Finish(step, range, live, thread);
@@ -258,7 +258,7 @@ void SparseFfn::ReadNextAhead(const FfnStep& step) {
   flash_->store().ReadAhead(next, finder_.FindAll({next, step.input, *guess}));
 }
 
-void SparseFfn::Note(const FfnStep& step, bool all) {
+void SparseFfn::Count(const FfnStep& step, bool all) {
   const FfnMode mode = all ? FfnMode::kDense : step.policy.mode;
   const std::int64_t members = context_.ranges.NumMembers(step.layer);
   const std::int64_t predicted = predicted_.all().size();
@@ -277,17 +277,18 @@ void SparseFfn::Note(const FfnStep& step, bool all) {
   trace_->Add(experts_.has_value() ? std::span<const int>() : needed);
 }
 
-Result<SparseFfn::Look> SparseFfn::LookAt(int layer, const Input& input, const FfnPolicy& policy) {
+Result<SparseFfn::Activity> SparseFfn::ExactActivity(int layer, const Input& input,
+                                                     const FfnPolicy& policy) {
   const Status found =
       FindLive({layer, {input.hidden, nullptr, 1}, {.mode = FfnMode::kExact}}, false);
-  if (flash_.has_value()) {  // LookAt does not count as a use: the cache forgets it
+  if (flash_.has_value()) {  // ExactActivity does not count as a use: the cache forgets it
     if (!found.ok()) flash_->store().Abandon();
     flash_->store().EndLayer(layer);
     flash_->store().EndStep(0);
   }
   if (!found.ok()) return found;
   ASSIGN_OR_RETURN(const auto predicted, PredictedBy(layer, input, policy));
-  return Look{predicted, found_};
+  return Activity{predicted, found_};
 }
 
 }  // namespace thermocline::ffn

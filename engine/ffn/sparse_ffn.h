@@ -79,11 +79,11 @@ class SparseFfn final : public AuditedSide {
   const ExpertFfn* experts() const { return experts_.has_value() ? &*experts_ : nullptr; }
 
   // One partition's part of a network whose neurons are split (hybrid_ffn.h): Find, then for tokens
-  // at a time ShareSum twice, for the maxima and for the sums (kernels/shared_sum.h), then
+  // at a time SumShared twice, for the maxima and for the sums (kernels/shared_sum.h), then
   // EndLayer. Requires: down_rows. Errors as Run.
   Status Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless = false);
   // Sums tokens [first, first + count) of the last Find. Requires: a quantised type of down_rows.
-  void ShareSum(int layer, int first, int count, const kernels::SharedSum& part);
+  void SumShared(int layer, int first, int count, const kernels::SharedSum& part);
   // The sums of all tokens of the last Find, [T, D].
   void SumFound(int layer, int tokens, float* out, bool add_bias) {
     down_.SumRows(layer, tokens, found_, out, add_bias);
@@ -97,7 +97,7 @@ class SparseFfn final : public AuditedSide {
   std::span<const int> predicted() const { return predicted_.all(); }
 
   // For audits; overwrites predicted() and found_ids(). Errors as Run.
-  Result<Look> LookAt(int layer, const Input& input, const FfnPolicy& policy) override;
+  Result<Activity> ExactActivity(int layer, const Input& input, const FfnPolicy& policy) override;
   Result<std::span<const int>> PredictedBy(int layer, const Input& input,
                                            const FfnPolicy& policy) override {
     return finder_.FindAll({layer, input, policy});
@@ -152,7 +152,7 @@ class SparseFfn final : public AuditedSide {
   // Reads ahead the neurons that the next layer would need if its input were this one's.
   void ReadNextAhead(const FfnStep& step);
   // Counts a step, and traces its token if it has one. all: every neuron was computed.
-  void Note(const FfnStep& step, bool all);
+  void Count(const FfnStep& step, bool all);
 
   const FfnContext context_;
   CandidateFinder finder_;

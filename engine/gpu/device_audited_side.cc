@@ -9,7 +9,7 @@ DeviceAuditedSide::DeviceAuditedSide(const Params& p)
       config_(p.model.config()),
       ffn_(p.ffn),
       health_(p.health),
-      looks_(p.model.layers().size()) {
+      activity_graphs_(p.model.layers().size()) {
   AddActivations(work_, 1, config_.hidden_size, &input_.hidden);
   work_.Add(&input_.residual, Area(1, config_.hidden_size));
   input_.tokens = 1;
@@ -40,7 +40,7 @@ Status DeviceAuditedSide::Allocate() {
 }
 
 void DeviceAuditedSide::DropGraphs() {
-  for (auto& look : looks_) look.Drop();
+  for (auto& look : activity_graphs_) look.Drop();
 }
 
 Status DeviceAuditedSide::Start(int layer, const ffn::FfnInput& input,
@@ -48,18 +48,19 @@ Status DeviceAuditedSide::Start(int layer, const ffn::FfnInput& input,
   const Question question{layer, policy.mode, policy.shift};
   if (IsStarted(question, input)) return OkStatus();
   RETURN_IF_ERROR(Prepare(layer, input, policy));
-  RETURN_IF_ERROR(looks_[layer].Launch(model_.stream(), policy.mode,
-                                       [&] { return PutLook(layer, policy.mode); }));
+  RETURN_IF_ERROR(activity_graphs_[layer].Launch(model_.stream(), policy.mode,
+                                                 [&] { return PutActivity(layer, policy.mode); }));
   started_ = question;
   return OkStatus();
 }
 
-Result<ffn::AuditedSide::Look> DeviceAuditedSide::LookAt(int layer, const ffn::FfnInput& input,
-                                                         const ffn::FfnPolicy& policy) {
+Result<ffn::AuditedSide::Activity> DeviceAuditedSide::ExactActivity(int layer,
+                                                                    const ffn::FfnInput& input,
+                                                                    const ffn::FfnPolicy& policy) {
   RETURN_IF_ERROR(Start(layer, input, policy));
   started_.reset();
   RETURN_IF_ERROR(model_.stream().Synchronize());
-  return Look{predicted(), TakeActive()};
+  return Activity{predicted(), TakeActive()};
 }
 
 Result<std::span<const int>> DeviceAuditedSide::PredictedBy(int layer, const ffn::FfnInput& input,
@@ -87,7 +88,7 @@ Status DeviceAuditedSide::Prepare(int layer, const ffn::FfnInput& input,
   return ffn_.SetShift(layer, policy);
 }
 
-Status DeviceAuditedSide::PutLook(int layer, FfnMode mode) {
+Status DeviceAuditedSide::PutActivity(int layer, FfnMode mode) {
   device::DeviceStream& stream = model_.stream();
   const std::size_t neurons = config_.intermediate_size;
   const DeviceFfn::Lists found = ffn_.lists(layer);

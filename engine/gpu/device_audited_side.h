@@ -39,7 +39,8 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
     return of.has_rows() ? of.neurons : 0;
   }
   Status Start(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy) override;
-  Result<Look> LookAt(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy) override;
+  Result<Activity> ExactActivity(int layer, const ffn::FfnInput& input,
+                                 const ffn::FfnPolicy& policy) override;
   Result<std::span<const int>> PredictedBy(int layer, const ffn::FfnInput& input,
                                            const ffn::FfnPolicy& policy) override;
 
@@ -54,7 +55,7 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
   bool IsStarted(const Question& question, const ffn::FfnInput& input) const;
   // Copies the input into mapped memory, and the policy's numbers to the device.
   Status Prepare(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy);
-  Status PutLook(int layer, FfnMode mode);
+  Status PutActivity(int layer, FfnMode mode);
   Status PutInput(FfnMode mode);
   Status PutPrediction(int layer, FfnMode mode);
   // The results of the last look.
@@ -66,8 +67,8 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
   DeviceFfn& ffn_;
   const DeviceHealth& health_;
   DeviceArena work_{"input of audits"};
-  DeviceFfn::Input input_ = {};                // of one token
-  std::vector<RecordedGraph<FfnMode>> looks_;  // [L]
+  DeviceFfn::Input input_ = {};                          // of one token
+  std::vector<RecordedGraph<FfnMode>> activity_graphs_;  // [L]
   std::optional<Question> started_;
   // Mapped host memory.
   device::MappedBuffer memory_;

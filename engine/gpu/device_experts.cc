@@ -141,19 +141,19 @@ Status DeviceExperts::Put(const Job& job) {
 Status DeviceExperts::PutUnit(int l, const ffn::ExpertUnit& unit) const {
   const Layer& layer = layers_[l];
   const int f = unit.neurons(), slot = layer.slots[unit.expert];
-  const kernels::DeviceActivations x = TokensFrom(x_, unit.elsewhere);
+  const kernels::DeviceActivations x = TokensFrom(x_, unit.hot_row);
   const auto of = [&](const model::Linear& like, std::uint8_t* data, const float* bias) {
     model::Linear here = like;
     here.weight.data = data + static_cast<std::size_t>(slot) * like.weight.bytes();
     here.bias = bias == nullptr ? nullptr : bias + nn::Offset(slot, like.weight.rows);
     return here;
   };
-  float* h = h_.x + nn::Offset(unit.elsewhere, f);
+  float* h = h_.x + nn::Offset(unit.hot_row, f);
   if (layer.gate == nullptr)
     return Multiply(of(unit.up, layer.up, layer.up_bias), x, unit.tokens, h);
   RETURN_IF_ERROR(Multiply(of(unit.gate, layer.gate, layer.gate_bias), x, unit.tokens, h));
   return Multiply(of(unit.up, layer.up, layer.up_bias), x, unit.tokens,
-                  up_ + nn::Offset(unit.elsewhere, f));
+                  up_ + nn::Offset(unit.hot_row, f));
 }
 
 Status DeviceExperts::PutDown(int l, const ffn::ExpertUnit& unit) const {
@@ -162,8 +162,8 @@ Status DeviceExperts::PutDown(int l, const ffn::ExpertUnit& unit) const {
   model::Linear down = unit.down;
   down.weight.data = layer.down + static_cast<std::size_t>(slot) * down.weight.bytes();
   down.bias = layer.down_bias == nullptr ? nullptr : layer.down_bias + nn::Offset(slot, d);
-  return Multiply(down, TokensFrom(h_, unit.elsewhere), unit.tokens,
-                  y_ + nn::Offset(unit.elsewhere, d));
+  return Multiply(down, TokensFrom(h_, unit.hot_row), unit.tokens,
+                  y_ + nn::Offset(unit.hot_row, d));
 }
 
 Status DeviceExperts::Multiply(const model::Linear& matrix, const kernels::DeviceActivations& x,

@@ -39,7 +39,7 @@ void DevicePartition::DropGraphs() {
   for (auto& graph : graphs_) graph.Drop();
 }
 
-void DevicePartition::Note(const Status& status) {
+void DevicePartition::RecordError(const Status& status) {
   if (status.ok() || !status_.ok()) return;
   status_ = status;
   health_.Fail(status);
@@ -63,8 +63,8 @@ void DevicePartition::Start(const Job& job) {
   const std::size_t n = Area(tokens_, config_.hidden_size);
   std::copy_n(job.input.hidden.x.data(), n, exchange_.host().x);
   if (mode_ == FfnMode::kLowRank) std::copy_n(job.input.residual, n, exchange_.host().residual);
-  if (!whole) Note(ffn_.SetShift(layer_, job.policy));
-  if (status_.ok()) Note(Put());
+  if (!whole) RecordError(ffn_.SetShift(layer_, job.policy));
+  if (status_.ok()) RecordError(Put());
   exchange_.flags().Begin();
 }
 
@@ -135,10 +135,10 @@ Status DevicePartition::PutFloats(int tokens) {
 Result<const float*> DevicePartition::Maxima() {
   if (first_ > 0 && status_.ok()) {
     busy_.Restart();
-    Note(PutBatch(first_, std::min(ffn::kShareTokens, tokens_ - first_)));
+    RecordError(PutBatch(first_, std::min(ffn::kShareTokens, tokens_ - first_)));
     exchange_.flags().Begin();
   }
-  if (status_.ok()) Note(Wait(Flag::kDeviceMaxima));
+  if (status_.ok()) RecordError(Wait(Flag::kDeviceMaxima));
   if (!status_.ok()) return status_;
   return exchange_.host().maxima[0];
 }
@@ -152,8 +152,8 @@ void DevicePartition::Sum(const float* limits) {
 }
 
 Result<kernels::FinishSumParams::Part> DevicePartition::Await() {
-  if (status_.ok()) Note(Wait(Flag::kDeviceSums));
-  if (status_.ok()) Note(exchange_.flags().CheckWaits());
+  if (status_.ok()) RecordError(Wait(Flag::kDeviceSums));
+  if (status_.ok()) RecordError(exchange_.flags().CheckWaits());
   if (!status_.ok()) return status_;
   Count();
   first_ += ffn::kShareTokens;
@@ -162,7 +162,7 @@ Result<kernels::FinishSumParams::Part> DevicePartition::Await() {
 }
 
 Result<const float*> DevicePartition::AwaitOutput() {
-  if (status_.ok()) Note(Wait(Flag::kDeviceSums));
+  if (status_.ok()) RecordError(Wait(Flag::kDeviceSums));
   if (!status_.ok()) return status_;
   Count();
   return exchange_.host().out;

@@ -54,7 +54,7 @@ class DevicePartition final : public ffn::FfnPartition {
   // Waits for the flag; the time counts as the device's.
   Status Wait(DeviceHandOff::Flag flag);
   // Keeps the first error of the job.
-  void Note(const Status& status);
+  void RecordError(const Status& status);
   // Counts the reads of the current batch, if they are to be counted.
   void Count();
 

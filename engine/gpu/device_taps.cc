@@ -28,7 +28,7 @@ void DeviceTaps::Open(ffn::Auditor* auditor, const ffn::SparseFfn& cold) {
   auditor_ = auditor;
   open_ = false;
   for (int l = 0; auditor != nullptr && l < layers_; ++l)
-    open_ |= auditor->Wants(PolicyOf(l, cold));
+    open_ |= auditor->Audits(PolicyOf(l, cold));
   CHECK(used_ || !open_);
 }
 
@@ -43,7 +43,7 @@ void DeviceTaps::Keep(const ffn::SparseFfn& cold) const {
   if (auditor_ == nullptr || !used_) return;
   const int d = model_.config().hidden_size;
   for (int l = 0; l < layers_; ++l)
-    auditor_->Keep(l, {.hidden = of(l), .residual = of(l) + d}, PolicyOf(l, cold));
+    auditor_->KeepInput(l, {.hidden = of(l), .residual = of(l) + d}, PolicyOf(l, cold));
 }
 
 }  // namespace thermocline::gpu

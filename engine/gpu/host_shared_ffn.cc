@@ -105,7 +105,7 @@ Status HostSharedFfn::ServeBatch(int layer, int first, int tokens, ffn::SparseFf
 
 void HostSharedFfn::FillMaxima(int layer, int first, int tokens, ffn::SparseFfn* cold,
                                float* maxima) {
-  if (cold != nullptr) return cold->ShareSum(layer, first, tokens, {.maxima = maxima});
+  if (cold != nullptr) return cold->SumShared(layer, first, tokens, {.maxima = maxima});
   std::fill_n(maxima, Cells(tokens) / kernels::kActivationBlock, 0.0F);
 }
 
@@ -115,8 +115,8 @@ void HostSharedFfn::FillSums(int layer, int first, int tokens, ffn::SparseFfn* c
   const std::size_t blocks = Cells(tokens) / kernels::kActivationBlock;
   if (cold != nullptr) {
     for (std::size_t i = 0; i < blocks; ++i) limits_[i] = std::max(maxima[i], host.home_maxima[i]);
-    return cold->ShareSum(layer, first, tokens,
-                          {nullptr, limits_.data(), host.high, host.low, host.minimums});
+    return cold->SumShared(layer, first, tokens,
+                           {nullptr, limits_.data(), host.high, host.low, host.minimums});
   }
   std::fill_n(host.high, Cells(tokens), 0);
   std::fill_n(host.low, Cells(tokens), 0);

@@ -61,7 +61,7 @@ class EarlyPlanner {
   // Attention of as many layers as fit, and the largest number of their most used neurons for which
   // the cache of the others holds at least as many.
   Result<DeviceShare> RunBesideFlash(std::size_t budget) {
-    ASSIGN_OR_RETURN(const auto order, NeuronsByUse(file_, options_.model.ffn.side_car));
+    ASSIGN_OR_RETURN(const auto order, NeuronsByFrequency(file_, options_.model.ffn.side_car));
     model::LayerParts attention = model::kNoParts;
     attention.attention = true;
     ASSIGN_OR_RETURN(const auto sizes,

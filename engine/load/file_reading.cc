@@ -13,7 +13,7 @@ bool ReadsDirectly(FileReading asked, bool unified, const model::ModelFile& file
 
 }  // namespace
 
-std::string SetReading(FileReading asked, bool unified, model::ModelFile& file) {
+std::string ConfigureFileReading(FileReading asked, bool unified, model::ModelFile& file) {
   if (!ReadsDirectly(asked, unified, file)) return "cached";
   const std::string why = file.ReadDirectly();
   if (why.empty()) return "direct";

@@ -12,6 +12,6 @@ namespace thermocline::load {
 // (`unified`), or if file and weights would not fit beside each other; otherwise uses it, so that
 // the next start finds the file there. Returns "direct", "dropped" (read through the cache and
 // dropped from it at once, if the file system has no direct reads) or "cached".
-std::string SetReading(FileReading asked, bool unified, model::ModelFile& file);
+std::string ConfigureFileReading(FileReading asked, bool unified, model::ModelFile& file);
 
 }  // namespace thermocline::load

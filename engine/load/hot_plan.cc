@@ -31,7 +31,7 @@ std::size_t RoomIn(const MemoryPlan& plan) {
 }
 
 // The data of a model that planning needs.
-struct Subject {
+struct ModelProfile {
   std::string hash;
   predictor::SideCar side_car;
   placement::BuildOptions options;
@@ -54,26 +54,26 @@ double Overprediction(const predictor::SideCar& side_car, double otherwise) {
   return active > 0 ? std::max(1.0, predicted / active) : otherwise;
 }
 
-Result<Subject> StudyModel(const model::ModelFile& file, const std::string& side_car,
-                           const std::vector<FfnMode>& modes) {
-  Subject subject;
+Result<ModelProfile> ReadModelProfile(const model::ModelFile& file, const std::string& side_car,
+                                      const std::vector<FfnMode>& modes) {
+  ModelProfile profile;
   ASSIGN_OR_RETURN(const auto identity, predictor::IdentityOf(file));
-  subject.hash = identity.model_hash;
+  profile.hash = identity.model_hash;
   const std::string path = side_car.empty() ? predictor::SideCarPath(file.path) : side_car;
-  ASSIGN_OR_RETURN(subject.side_car, predictor::ReadSideCarOrEmpty(path, identity));
-  placement::BuildOptions& o = subject.options;
+  ASSIGN_OR_RETURN(profile.side_car, predictor::ReadSideCarOrEmpty(path, identity));
+  placement::BuildOptions& o = profile.options;
   const model::ExpertConfig& experts = file.config.experts;
   if (experts.any()) o.active = base::Ratio(experts.num_experts_per_tok, experts.num_experts);
   for (const FfnMode mode : modes) o.readings.push_back(ReadingOf(mode));
-  o.overprediction = Overprediction(subject.side_car, o.overprediction);
-  const auto& layers = subject.side_car.layers;
-  const bool counted = subject.side_car.profiled_tokens > 0 &&
+  o.overprediction = Overprediction(profile.side_car, o.overprediction);
+  const auto& layers = profile.side_car.layers;
+  const bool counted = profile.side_car.profiled_tokens > 0 &&
                        std::all_of(layers.begin(), layers.end(),
                                    [](const auto& l) { return !l.activations.empty(); });
-  if (!counted) return subject;
+  if (!counted) return profile;
   for (const predictor::LayerSideCar& layer : layers) o.activations.push_back(layer.activations);
-  o.profiled_tokens = subject.side_car.profiled_tokens;
-  return subject;
+  o.profiled_tokens = profile.side_car.profiled_tokens;
+  return profile;
 }
 
 int ContextOf(const model::ModelConfig& config, int asked) {
@@ -85,20 +85,20 @@ int MeanContext(const model::ModelConfig& config, int asked) {
   return std::max(1, ContextOf(config, asked) / 2);
 }
 
-std::vector<int> ByUse(int neurons, const Subject& subject, std::size_t layer) {
+std::vector<int> ByFrequency(int neurons, const ModelProfile& profile, std::size_t layer) {
   std::vector<int> ids(neurons);
   std::iota(ids.begin(), ids.end(), 0);
-  if (!subject.counted()) return ids;
-  const auto order = placement::ByFrequency(subject.options.activations[layer]);
+  if (!profile.counted()) return ids;
+  const auto order = placement::ByFrequency(profile.options.activations[layer]);
   ids.assign(order.begin(), order.end());
   return ids;
 }
 
 // The share of hot neurons in the counted activations.
-double ActiveShare(const Subject& subject, const ffn::NeuronIds& hot) {
+double ActiveShare(const ModelProfile& profile, const ffn::NeuronIds& hot) {
   double of_hot = 0, all = 0;
-  for (std::size_t l = 0; subject.counted() && l < hot.size(); ++l) {
-    const auto& counts = subject.options.activations[l];
+  for (std::size_t l = 0; profile.counted() && l < hot.size(); ++l) {
+    const auto& counts = profile.options.activations[l];
     for (const std::uint32_t count : counts) all += count;
     for (const int id : hot[l]) of_hot += counts[id];
   }
@@ -106,30 +106,30 @@ double ActiveShare(const Subject& subject, const ffn::NeuronIds& hot) {
 }
 
 // `placement`: a baseline, or "" for the plan itself.
-Result<Chosen> PlanNeurons(const model::ModelFile& file, const Machine& machine,
-                           const Subject& subject, std::string_view placement) {
+Result<HotChoice> PlanNeurons(const model::ModelFile& file, const Machine& machine,
+                              const ModelProfile& profile, std::string_view placement) {
   ASSIGN_OR_RETURN(const placement::Problem problem,
-                   placement::BuildProblem(file, machine, subject.options));
+                   placement::BuildProblem(file, machine, profile.options));
   ASSIGN_OR_RETURN(const placement::Placement plan, placement::Solve(problem));
-  Chosen chosen{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
+  HotChoice choice{.hot = {}, .tokens_per_s = plan.tokens_per_s(), .head = plan.head_hot};
   for (std::size_t l = 0; l < plan.layers.size(); ++l) {
-    std::vector<int> ids = ByUse(file.config.units_per_layer(), subject, l);
+    std::vector<int> ids = ByFrequency(file.config.units_per_layer(), profile, l);
     ids.resize(plan.layers[l].hot);
     std::sort(ids.begin(), ids.end());
-    chosen.hot.push_back(std::move(ids));
-    chosen.home_layers += plan.layers[l].home_hot ? 1 : 0;
+    choice.hot.push_back(std::move(ids));
+    choice.home_layers += plan.layers[l].home_hot ? 1 : 0;
   }
-  if (!placement.empty()) chosen.tokens_per_s = 0;  // it is the plan's speed, not the baseline's
-  PlaceAsBaseline(placement, file.config.units_per_layer(), chosen.hot);
+  if (!placement.empty()) choice.tokens_per_s = 0;  // it is the plan's speed, not the baseline's
+  PlaceAsBaseline(placement, file.config.units_per_layer(), choice.hot);
   const model::ExpertConfig& experts = file.config.experts;
-  for (std::size_t l = 0; experts.any() && l < chosen.hot.size(); ++l)
-    if (!experts.InLayer(static_cast<int>(l))) chosen.hot[l].clear();
-  chosen.active_share = ActiveShare(subject, chosen.hot);
-  return chosen;
+  for (std::size_t l = 0; experts.any() && l < choice.hot.size(); ++l)
+    if (!experts.InLayer(static_cast<int>(l))) choice.hot[l].clear();
+  choice.active_share = ActiveShare(profile, choice.hot);
+  return choice;
 }
 
-Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Machine& machine,
-                        const std::string& hash) {
+Result<HotChoice> ReadPlan(const std::string& path, const LoadedModel& m, const Machine& machine,
+                           const std::string& hash) {
   ASSIGN_OR_RETURN(
       const placement::PlacementFile file,
       placement::ReadPlacement(path, {.model_hash = hash,
@@ -141,60 +141,62 @@ Result<Chosen> ReadPlan(const std::string& path, const LoadedModel& m, const Mac
                                     " of hot memory, and ", base::HumanBytes(machine.hot_bytes),
                                     " may be used: plan anew");
   }
-  Chosen chosen{.hot = {}, .head = file.head_hot};
+  HotChoice choice{.hot = {}, .head = file.head_hot};
   for (const placement::PlacementFile::Layer& layer : file.layers) {
-    chosen.home_layers += layer.home_hot ? 1 : 0;
-    std::vector<int>& ids = chosen.hot.emplace_back();
+    choice.home_layers += layer.home_hot ? 1 : 0;
+    std::vector<int>& ids = choice.hot.emplace_back();
     for (std::size_t i = 0; i < layer.tiers.size(); ++i) {
       if (layer.tiers[i] == Tier::kHot) ids.push_back(static_cast<int>(i));
     }
   }
-  return chosen;
+  return choice;
 }
 
 // Plans again if the file belongs to another model, machine or version, or is for more memory.
-Result<Chosen> ReadOrPlan(const std::string& path, const model::ModelFile& file,
-                          const LoadedModel& m, const Machine& machine, const Subject& subject) {
-  if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, subject, path);
-  auto chosen = ReadPlan(path, m, machine, subject.hash);
-  if (chosen.ok()) chosen->active_share = ActiveShare(subject, chosen->hot);
-  if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
-  base::LogWarning(chosen.status().message(), "; it is not used, and the neurons are planned anew",
+Result<HotChoice> ReadOrPlan(const std::string& path, const model::ModelFile& file,
+                             const LoadedModel& m, const Machine& machine,
+                             const ModelProfile& profile) {
+  if (path.empty() || IsBaseline(path)) return PlanNeurons(file, machine, profile, path);
+  auto choice = ReadPlan(path, m, machine, profile.hash);
+  if (choice.ok()) choice->active_share = ActiveShare(profile, choice->hot);
+  if (choice.ok() || choice.status().code() == StatusCode::kNotFound) return choice;
+  base::LogWarning(choice.status().message(), "; it is not used, and the neurons are planned anew",
                    machine.hot_bytes == 0 ? " (for no memory: --hot-memory gives it some)" : "");
-  return PlanNeurons(file, machine, subject, "");
+  return PlanNeurons(file, machine, profile, "");
 }
 
 // The model, and this machine's figures for it.
-struct Studied {
-  Subject subject;
+struct PlanInput {
+  ModelProfile profile;
   Machine machine;
 };
 
 // `device`: the hot side; null: a second partition of the CPU.
-Result<Studied> Study(const model::ModelFile& file, const LoadOptions& options,
-                      device::Device* device, const LoadedModel& m) {
-  ASSIGN_OR_RETURN(Subject subject, StudyModel(file, options.model.ffn.side_car, m.ffn_modes));
-  subject.options.context_length = MeanContext(file.config, options.model.context_length);
-  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, subject.hash,
+Result<PlanInput> ReadPlanInput(const model::ModelFile& file, const LoadOptions& options,
+                                device::Device* device, const LoadedModel& m) {
+  ASSIGN_OR_RETURN(ModelProfile profile,
+                   ReadModelProfile(file, options.model.ffn.side_car, m.ffn_modes));
+  profile.options.context_length = MeanContext(file.config, options.model.context_length);
+  ASSIGN_OR_RETURN(Machine machine, ThisMachine(file, profile.hash,
                                                 {.ops = m.ops,
                                                  .threads = m.pool->threads(),
                                                  .hot = options.model.hot,
                                                  .device = device,
                                                  .measuring_bytes_max = RoomIn(m.memory)}));
-  return Studied{std::move(subject), std::move(machine)};
+  return PlanInput{std::move(profile), std::move(machine)};
 }
 
 // Plans with `plan`, and again with less memory if the choice needs more of the device (`bytes`)
 // than its cost model predicts.
 template <typename Plan, typename Bytes>
-Result<Chosen> Fit(const LoadedModel& m, Machine machine, const Plan& plan, const Bytes& bytes) {
+Result<HotChoice> Fit(const LoadedModel& m, Machine machine, const Plan& plan, const Bytes& bytes) {
   const std::int64_t budget = machine.hot_bytes;
   std::size_t least = 0;
   for (int tries = 0; tries < 6 && (tries == 0 || machine.hot_bytes > 0); ++tries) {
-    ASSIGN_OR_RETURN(Chosen chosen, plan(machine));
-    ASSIGN_OR_RETURN(least, bytes(chosen));
+    ASSIGN_OR_RETURN(HotChoice choice, plan(machine));
+    ASSIGN_OR_RETURN(least, bytes(choice));
     const auto over = static_cast<std::int64_t>(least) - budget;
-    if (over <= 0) return chosen;
+    if (over <= 0) return choice;
     machine.hot_bytes -= over + over / 8;
   }
   return NoRoom(m, least, budget);
@@ -218,12 +220,12 @@ DeviceSizes SizesOf(const LoadOptions& options, const LoadedModel& m) {
           .parts_max = std::max(1, options.sizes.sharing)};
 }
 
-Result<std::vector<std::vector<int>>> NeuronsByUse(const model::ModelFile& file,
-                                                   const std::string& side_car) {
-  ASSIGN_OR_RETURN(const Subject subject, StudyModel(file, side_car, {}));
+Result<std::vector<std::vector<int>>> NeuronsByFrequency(const model::ModelFile& file,
+                                                         const std::string& side_car) {
+  ASSIGN_OR_RETURN(const ModelProfile profile, ReadModelProfile(file, side_car, {}));
   std::vector<std::vector<int>> order;
   for (std::size_t l = 0; l < static_cast<std::size_t>(file.config.num_hidden_layers); ++l)
-    order.push_back(ByUse(file.config.units_per_layer(), subject, l));
+    order.push_back(ByFrequency(file.config.units_per_layer(), profile, l));
   return order;
 }
 
@@ -237,8 +239,8 @@ Status NoRoom(const LoadedModel& m, std::size_t bytes, std::int64_t budget) {
 namespace {
 
 // Whole layers on one side or the other: as many as fit on the device.
-Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes,
-                           std::int64_t budget) {
+Result<HotChoice> WholeLayers(const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes,
+                              std::int64_t budget) {
   const int layers = m.config.num_hidden_layers;
   const auto bytes = [&](int homes, bool head) -> Result<std::size_t> {
     ASSIGN_OR_RETURN(
@@ -252,95 +254,95 @@ Result<Chosen> WholeLayers(const LoadedModel& m, device::Device& gpu, const Devi
       if (head && homes < layers) continue;
       ASSIGN_OR_RETURN(least, bytes(homes, head));
       if (least <= static_cast<std::size_t>(budget))
-        return Chosen{.hot = {}, .home_layers = homes, .head = head};
+        return HotChoice{.hot = {}, .home_layers = homes, .head = head};
     }
   }
   return NoRoom(m, least, budget);
 }
 
-Result<Chosen> FitNeurons(const model::ModelFile& file, const LoadedModel& m, device::Device& gpu,
-                          Machine machine, const Subject& subject, const DeviceSizes& sizes,
-                          std::string_view placement) {
+Result<HotChoice> FitNeurons(const model::ModelFile& file, const LoadedModel& m,
+                             device::Device& gpu, Machine machine, const ModelProfile& profile,
+                             const DeviceSizes& sizes, std::string_view placement) {
   return Fit(
       m, std::move(machine),
-      [&](const Machine& with) { return PlanNeurons(file, with, subject, placement); },
-      [&](const Chosen& chosen) -> Result<std::size_t> {
+      [&](const Machine& with) { return PlanNeurons(file, with, profile, placement); },
+      [&](const HotChoice& choice) -> Result<std::size_t> {
         ASSIGN_OR_RETURN(
             const auto need,
             m.MeasureOnDevice(
-                gpu, {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
+                gpu, {.home_layers = choice.home_layers, .head = choice.head, .hot = choice.hot},
                 sizes));
         return need.weights + need.work;
       });
 }
 
-Result<Chosen> PlanDevice(const model::ModelFile& file, const LoadOptions& options,
-                          const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes) {
-  ASSIGN_OR_RETURN(auto studied, Study(file, options, &gpu, m));
-  auto& [subject, machine] = studied;
+Result<HotChoice> PlanDevice(const model::ModelFile& file, const LoadOptions& options,
+                             const LoadedModel& m, device::Device& gpu, const DeviceSizes& sizes) {
+  ASSIGN_OR_RETURN(auto input, ReadPlanInput(file, options, &gpu, m));
+  auto& [profile, machine] = input;
   const std::string& placement = options.model.hot.placement;
   const bool baseline = IsBaseline(placement);
   if (!placement.empty() && !baseline) {
-    auto chosen = ReadPlan(placement, m, machine, subject.hash);
-    if (chosen.ok() || chosen.status().code() == StatusCode::kNotFound) return chosen;
-    base::LogWarning(chosen.status().message(), "; it is not used, and planned anew");
+    auto choice = ReadPlan(placement, m, machine, profile.hash);
+    if (choice.ok() || choice.status().code() == StatusCode::kNotFound) return choice;
+    base::LogWarning(choice.status().message(), "; it is not used, and planned anew");
   }
   if (!m.weights->has_down_rows()) return WholeLayers(m, gpu, sizes, machine.hot_bytes);
   // Memory has been planned before: only the sides are chosen here.
   if (!machine.unified) machine.memory_bytes = std::int64_t{1} << 50;
-  return FitNeurons(file, m, gpu, std::move(machine), subject, sizes,
+  return FitNeurons(file, m, gpu, std::move(machine), profile, sizes,
                     baseline ? placement : std::string_view());
 }
 
 }  // namespace
 
-Result<Chosen> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
-                               device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out) {
-  ASSIGN_OR_RETURN(Chosen chosen, PlanDevice(file, options, out, gpu, sizes));
+Result<HotChoice> ChooseForDevice(const model::ModelFile& file, const LoadOptions& options,
+                                  device::Device& gpu, const DeviceSizes& sizes, LoadedModel& out) {
+  ASSIGN_OR_RETURN(HotChoice choice, PlanDevice(file, options, out, gpu, sizes));
   // A shadow that was not requested by name must not use memory that could hold more neurons.
   if (out.shadow_alone && options.model.ffn.audit_shadow == AuditShadow::kAuto &&
-      chosen.shares(out.config.intermediate_size)) {
+      choice.shares(out.config.intermediate_size)) {
     base::LogInfo("no predictor is audited in the shadow: not all neurons fit on the GPU");
     out.DropShadow();
-    ASSIGN_OR_RETURN(chosen, PlanDevice(file, options, out, gpu, sizes));
+    ASSIGN_OR_RETURN(choice, PlanDevice(file, options, out, gpu, sizes));
   }
-  if (chosen.home_layers == 0 && !chosen.any_hot()) {
+  if (choice.home_layers == 0 && !choice.any_hot()) {
     return base::FailedPrecondition(
         gpu.Describe(),
         ": as it was measured, and with the memory it may use, it would make no token faster; "
         "--calibrate measures anew, device cpu leaves it out");
   }
-  return chosen;
+  return choice;
 }
 
-Result<Chosen> ChooseForPartition(const model::ModelFile& file, const LoadOptions& options,
-                                  const LoadedModel& m) {
-  ASSIGN_OR_RETURN(auto studied, Study(file, options, nullptr, m));
-  auto& [subject, machine] = studied;
+Result<HotChoice> ChooseForPartition(const model::ModelFile& file, const LoadOptions& options,
+                                     const LoadedModel& m) {
+  ASSIGN_OR_RETURN(auto input, ReadPlanInput(file, options, nullptr, m));
+  auto& [profile, machine] = input;
   // Memory has been planned before: only the sides are chosen here.
   machine.memory_bytes = std::int64_t{1} << 50;
   const std::string& path = options.model.hot.placement;
-  if (!subject.counted() && path.empty()) {
+  if (!profile.counted() && path.empty()) {
     base::LogWarning(m.path,
                      ": it is not known which neurons are used most, so the hot ones are "
                      "taken as they come; `thermocline profile` counts them");
   }
-  return ReadOrPlan(path, file, m, machine, subject);
+  return ReadOrPlan(path, file, m, machine, profile);
 }
 
 namespace {
 
-Result<Chosen> FitExperts(const model::ModelFile& file, const LoadOptions& options,
-                          device::Device& gpu, const LoadedModel& m, Machine machine,
-                          const Subject& subject) {
+Result<HotChoice> FitExperts(const model::ModelFile& file, const LoadOptions& options,
+                             device::Device& gpu, const LoadedModel& m, Machine machine,
+                             const ModelProfile& profile) {
   return Fit(
       m, std::move(machine),
       [&](const Machine& with) {
-        return ReadOrPlan(options.model.hot.placement, file, m, with, subject);
+        return ReadOrPlan(options.model.hot.placement, file, m, with, profile);
       },
-      [&](const Chosen& chosen) -> Result<std::size_t> {
+      [&](const HotChoice& choice) -> Result<std::size_t> {
         const ffn::HotExperts hot(
-            {.config = m.config, .weights = *m.weights, .flash = nullptr, .hot = chosen.hot});
+            {.config = m.config, .weights = *m.weights, .flash = nullptr, .hot = choice.hot});
         return gpu::DeviceExperts::BytesFor({.device = gpu,
                                              .config = m.config,
                                              .weights = *m.weights,
@@ -351,20 +353,20 @@ Result<Chosen> FitExperts(const model::ModelFile& file, const LoadOptions& optio
 
 }  // namespace
 
-Result<Chosen> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
-                             device::Device* device, const LoadedModel& m) {
-  ASSIGN_OR_RETURN(auto studied, Study(file, options, device, m));
-  auto& [subject, machine] = studied;
-  AsForExperts(machine);
+Result<HotChoice> ChooseExperts(const model::ModelFile& file, const LoadOptions& options,
+                                device::Device* device, const LoadedModel& m) {
+  ASSIGN_OR_RETURN(auto input, ReadPlanInput(file, options, device, m));
+  auto& [profile, machine] = input;
+  ScaleToExperts(machine);
   // Memory has been planned before: only the sides are chosen here.
   machine.memory_bytes = std::int64_t{1} << 50;
-  if (!subject.counted() && options.model.hot.placement.empty()) {
+  if (!profile.counted() && options.model.hot.placement.empty()) {
     base::LogWarning(m.path,
                      ": it is not known which experts are used most, so the hot ones are taken as "
                      "they come; `thermocline profile` counts them");
   }
-  if (device != nullptr) return FitExperts(file, options, *device, m, machine, subject);
-  return ReadOrPlan(options.model.hot.placement, file, m, machine, subject);
+  if (device != nullptr) return FitExperts(file, options, *device, m, machine, profile);
+  return ReadOrPlan(options.model.hot.placement, file, m, machine, profile);
 }
 
 }  // namespace thermocline::load

@@ -38,12 +38,12 @@ Status CheckCanControl(const LoadedModel& m, const FfnOptions& ffn) {
       "file whose neurons are predicted there, too");
 }
 
-void Report(const Chosen& chosen, LoadedModel& out) {
-  for (const std::vector<int>& layer : chosen.hot) out.hot.neurons += layer.size();
-  out.hot.neurons_all = static_cast<std::int64_t>(chosen.hot.size()) * out.config.units_per_layer();
+void Report(const HotChoice& choice, LoadedModel& out) {
+  for (const std::vector<int>& layer : choice.hot) out.hot.neurons += layer.size();
+  out.hot.neurons_all = static_cast<std::int64_t>(choice.hot.size()) * out.config.units_per_layer();
   out.hot.used = true;
-  out.hot.predicted_tokens_per_s = chosen.tokens_per_s;
-  out.hot.planned_share = chosen.active_share;
+  out.hot.predicted_tokens_per_s = choice.tokens_per_s;
+  out.hot.planned_share = choice.active_share;
 }
 
 // `moved` is set if the model may have been changed, even on error.
@@ -52,31 +52,31 @@ Status SetUpDevice(const model::ModelFile& file, const LoadOptions& options,
                    LoadedModel& out) {
   RETURN_IF_ERROR(CheckCanControl(out, options.model.ffn));
   const DeviceSizes sizes = SizesOf(options, out);
-  Chosen chosen;
+  HotChoice choice;
   if (early != nullptr) {
     gpu::DevicePlacement placement = PlacementOf(*early, out);
-    chosen = {.hot = std::move(placement.hot),
+    choice = {.hot = std::move(placement.hot),
               .home_layers = placement.home_layers,
               .head = placement.head};
   } else {
-    ASSIGN_OR_RETURN(chosen, ChooseForDevice(file, options, *gpu, sizes, out));
+    ASSIGN_OR_RETURN(choice, ChooseForDevice(file, options, *gpu, sizes, out));
   }
   const std::string name = gpu->Describe();
   const Status placed = out.PlaceOnDevice(
-      std::move(gpu), {.home_layers = chosen.home_layers, .head = chosen.head, .hot = chosen.hot},
+      std::move(gpu), {.home_layers = choice.home_layers, .head = choice.head, .hot = choice.hot},
       sizes, options.on_progress);
   // If the device's memory was not enough, nothing was moved yet. After other errors rows may be
   // gone, which cannot be undone.
   moved = placed.code() != StatusCode::kResourceExhausted;
   RETURN_IF_ERROR(placed);
-  Report(chosen, out);
+  Report(choice, out);
   out.hot.device = name;
   out.hot.bytes = out.device->bytes();
   const base::HugeBuffer& held = out.weights->memory;
   out.memory.given_back =
       held.size() - held.held() + (early != nullptr ? early->passing : std::size_t{0});
-  base::LogInfo("GPU: ", name, "; ", chosen.home_layers, " of ", out.config.num_hidden_layers,
-                " layers", chosen.head ? " and the head" : "", ", ", out.hot.neurons, " of ",
+  base::LogInfo("GPU: ", name, "; ", choice.home_layers, " of ", out.config.num_hidden_layers,
+                " layers", choice.head ? " and the head" : "", ", ", out.hot.neurons, " of ",
                 out.hot.neurons_all, " neurons, ", base::HumanBytes(out.hot.bytes), "; ",
                 base::HumanBytes(out.memory.given_back), " of the host's memory given back");
   return OkStatus();
@@ -86,13 +86,13 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
   RETURN_IF_ERROR(CheckCanSplit(out));
   ASSIGN_OR_RETURN(const SideThreads threads,
                    ShareThreads(out.pool->threads(), options.model.hot.threads));
-  ASSIGN_OR_RETURN(const Chosen chosen, ChooseForPartition(file, options, out));
-  if (!chosen.any_hot()) {
+  ASSIGN_OR_RETURN(const HotChoice choice, ChooseForPartition(file, options, out));
+  if (!choice.any_hot()) {
     base::LogWarning("no second partition: by the plan all neurons are faster on one side");
     return OkStatus();
   }
-  Report(chosen, out);
-  RETURN_IF_ERROR(out.SplitNeurons(chosen.hot, threads.hot));
+  Report(choice, out);
+  RETURN_IF_ERROR(out.SplitNeurons(choice.hot, threads.hot));
   out.hot.bytes = out.split->hot_bytes();
   out.pool = std::make_unique<base::WorkerPool>(threads.cold);
   base::LogInfo("hot tier: ", out.hot.neurons, " of ", out.hot.neurons_all, " neurons, ",
@@ -101,9 +101,9 @@ Status SetUpPartition(const model::ModelFile& file, const LoadOptions& options, 
   return OkStatus();
 }
 
-void LogExperts(const Chosen& chosen, const LoadedModel& out, const std::string& where) {
+void LogExperts(const HotChoice& choice, const LoadedModel& out, const std::string& where) {
   base::LogInfo("hot experts: ", out.hot.neurons, " of ", out.hot.neurons_all, ", ",
-                base::HumanBytes(out.hot.bytes), ", ", where, "; planned for ", chosen.tokens_per_s,
+                base::HumanBytes(out.hot.bytes), ", ", where, "; planned for ", choice.tokens_per_s,
                 " tokens/s");
 }
 
@@ -120,12 +120,12 @@ Status CheckWholeExperts(const LoadedModel& model) {
 Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& options,
                          std::unique_ptr<device::Device> gpu, LoadedModel& out) {
   RETURN_IF_ERROR(CheckWholeExperts(out));
-  ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, gpu.get(), out));
-  if (!chosen.any_hot())
+  ASSIGN_OR_RETURN(const HotChoice choice, ChooseExperts(file, options, gpu.get(), out));
+  if (!choice.any_hot())
     return base::FailedPrecondition(gpu->Describe(),
                                     ": by the plan no expert is faster there than on the CPU");
   auto hot = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
-      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = chosen.hot});
+      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = choice.hot});
   ASSIGN_OR_RETURN(out.device_experts,
                    gpu::DeviceExperts::Create({.device = *gpu,
                                                .config = out.config,
@@ -134,10 +134,10 @@ Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& option
                                                .tokens_max = options.sizes.tokens_max}));
   out.hot_experts = std::move(hot);
   out.gpu = std::move(gpu);
-  Report(chosen, out);
+  Report(choice, out);
   out.hot.device = out.gpu->Describe();
   out.hot.bytes = out.hot_experts->bytes();
-  LogExperts(chosen, out, out.hot.device);
+  LogExperts(choice, out, out.hot.device);
   return OkStatus();
 }
 
@@ -146,19 +146,19 @@ Status SetUpExpertPartition(const model::ModelFile& file, const LoadOptions& opt
   RETURN_IF_ERROR(CheckWholeExperts(out));
   ASSIGN_OR_RETURN(const SideThreads threads,
                    ShareThreads(out.pool->threads(), options.model.hot.threads));
-  ASSIGN_OR_RETURN(const Chosen chosen, ChooseExperts(file, options, nullptr, out));
-  if (!chosen.any_hot()) {
+  ASSIGN_OR_RETURN(const HotChoice choice, ChooseExperts(file, options, nullptr, out));
+  if (!choice.any_hot()) {
     base::LogWarning("no second partition: by the plan all experts are faster on one side");
     return OkStatus();
   }
   out.hot_experts = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
-      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = chosen.hot});
-  RETURN_IF_ERROR(out.hot_experts->Hold());
-  Report(chosen, out);
+      .config = out.config, .weights = *out.weights, .flash = out.flash.get(), .hot = choice.hot});
+  RETURN_IF_ERROR(out.hot_experts->FixAddresses());
+  Report(choice, out);
   out.hot.bytes = out.hot_experts->bytes();
   out.hot_threads = threads.hot;
   out.pool = std::make_unique<base::WorkerPool>(threads.cold);
-  LogExperts(chosen, out, StrCat("on ", threads.hot, " threads of their own"));
+  LogExperts(choice, out, StrCat("on ", threads.hot, " threads of their own"));
   return OkStatus();
 }
 

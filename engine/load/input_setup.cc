@@ -40,7 +40,7 @@ Status MakeCopies(LoadedModel& model) {
 Status MakeRoomedCopies(LoadedModel& model) {
   RETURN_IF_ERROR(CheckRules(model));
   const std::size_t bytes = model::InputMajorBytes(*model.weights);
-  if (!model.memory.Take("copies for mode inputs", bytes))
+  if (!model.memory.Reserve("copies for mode inputs", bytes))
     return base::ResourceExhausted("its copies take ", base::HumanBytes(bytes),
                                    ", which the memory budget does not leave");
   return MakeCopies(model);

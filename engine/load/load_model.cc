@@ -240,7 +240,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   loaded->kv_whole = sizes.kv_whole = gpu.ok() && !file.config.experts.any();
   file.for_device = gpu.ok() && file.TypeWithoutDeviceKernels() != nullptr;
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
-  loaded->weights_read = SetReading(options.model.reading, unified, file);
+  loaded->weights_read = ConfigureFileReading(options.model.reading, unified, file);
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));

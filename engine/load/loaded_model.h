@@ -86,7 +86,7 @@ struct LoadedModel {
   std::vector<FfnMode> ffn_modes;              // [L] the modes of requests that do not choose any
   bool ffn_automatic = false;                  // they were chosen by measurement
   bool quantize_head = false, verify = false;  // as ModelOptions
-  std::string weights_read;                    // how the file was read, as SetReading
+  std::string weights_read;                    // how the file was read, as ConfigureFileReading
   FfnMode audit_shadow = FfnMode::kDense;      // as FfnPlan::shadow
   bool shadow_alone = false;                   // as FfnPlan's
   Ablation ablation = {};

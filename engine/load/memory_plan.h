@@ -75,7 +75,7 @@ struct MemoryPlan {
   std::size_t RoomWhileLoading() const;
   // Adds a line for a permanent allocation, taken from the grammars' bytes if nothing else is left.
   // Returns false, and changes nothing, if it does not fit.
-  bool Take(const char* name, std::size_t bytes);
+  bool Reserve(const char* name, std::size_t bytes);
   // Adds bytes for grammars.
   void GrowGrammars(std::size_t bytes);
   std::string Table() const;

@@ -23,7 +23,7 @@ void MemoryPlan::GrowGrammars(std::size_t bytes) {
   grammars += bytes;
 }
 
-bool MemoryPlan::Take(const char* name, std::size_t bytes) {
+bool MemoryPlan::Reserve(const char* name, std::size_t bytes) {
   const std::size_t room = RoomWhileLoading();
   if (bytes + grammars_least > room) return false;
   for (Line& line : lines)

@@ -121,7 +121,7 @@ Result<placement::Machine> PartitionMachine(const model::ModelFile& file,
 
 }  // namespace
 
-void AsForExperts(placement::Machine& machine) {
+void ScaleToExperts(placement::Machine& machine) {
   machine.hot_homes = false;
   if (!machine.unified) return;
   machine.hot.reset();

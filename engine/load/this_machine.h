@@ -30,7 +30,7 @@ struct ThisMachineOptions {
 
 // Adapts `machine` to a mixture: its experts on a GPU have no layer's attention beside them, and
 // with shared memory the CPU computes all of them.
-void AsForExperts(placement::Machine& machine);
+void ScaleToExperts(placement::Machine& machine);
 
 // Measured, or cached from an earlier call (load/calibration.h, store/device_probe.h), with
 // `hot.bytes` for the hot side (for a device at most its free memory, and all of that if 0) and as

@@ -79,7 +79,8 @@ PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int>
   return best;
 }
 
-int PrefixCache::Find(std::string_view owner, std::span<const int> tokens, KvCache& cache) {
+int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> tokens,
+                               KvCache& cache) {
   shared_ = 0;
   if (blocks_max_.whole == 0 || tokens.size() < 2) return 0;
   const auto usable = tokens.first(tokens.size() - 1);

@@ -61,7 +61,7 @@ class PrefixCache {
 
   // Restores the longest stored prefix of `tokens` of `owner` into `cache`, which is empty. The
   // last token is excluded: its logits must be computed. Returns the number of tokens found.
-  int Find(std::string_view owner, std::span<const int> tokens, KvCache& cache);
+  int RestorePrefix(std::string_view owner, std::span<const int> tokens, KvCache& cache);
   // Tokens of the last lookup that are stored, even if no snapshot allows a sequence to continue
   // there.
   int shared() const { return shared_; }

@@ -52,7 +52,8 @@ double Distribution::Probability(int token) const {
   return at == tokens.end() ? 0 : weights[at - tokens.begin()] / total;
 }
 
-int SeededChance::Pick(const Distribution& from, std::uint64_t position, Stream stream) const {
+int SeededRandomSource::Pick(const Distribution& from, std::uint64_t position,
+                             Stream stream) const {
   if (from.size() == 1) return from.tokens[0];
   const std::uint64_t key = KeyOf(seed_, position, stream);
   // The winner of the race -log(u) / w. The logarithm is computed only if 1 - u <= -log(u) could
@@ -70,8 +71,8 @@ int SeededChance::Pick(const Distribution& from, std::uint64_t position, Stream 
   return token;
 }
 
-void SeededChance::Rank(const Distribution& from, std::uint64_t position, Stream stream,
-                        std::size_t count, std::vector<int>& tokens) const {
+void SeededRandomSource::Rank(const Distribution& from, std::uint64_t position, Stream stream,
+                              std::size_t count, std::vector<int>& tokens) const {
   constexpr std::size_t kRankMax = 16;
   struct Entry {
     double time;
@@ -98,12 +99,13 @@ void SeededChance::Rank(const Distribution& from, std::uint64_t position, Stream
   for (std::size_t i = 0; i < held; ++i) tokens.push_back(first[i].token);
 }
 
-double Chance::Lead(const Distribution& from, std::uint64_t, Stream, int first, int second) const {
+double RandomSource::Lead(const Distribution& from, std::uint64_t, Stream, int first,
+                          int second) const {
   return std::log(from.Probability(first) / from.Probability(second));
 }
 
-double SeededChance::Lead(const Distribution& from, std::uint64_t position, Stream stream,
-                          int first, int second) const {
+double SeededRandomSource::Lead(const Distribution& from, std::uint64_t position, Stream stream,
+                                int first, int second) const {
   const std::uint64_t key = KeyOf(seed_, position, stream);
   const auto time = [&](int token) {
     return -std::log(UniformOf(key, token)) / from.Probability(token);
@@ -111,7 +113,7 @@ double SeededChance::Lead(const Distribution& from, std::uint64_t position, Stre
   return std::log(time(second) / time(first));
 }
 
-bool SeededChance::Accept(double probability, std::uint64_t position) const {
+bool SeededRandomSource::Accept(double probability, std::uint64_t position) const {
   return Uniform(KeyOf(seed_, position, Stream::kAccept)) < probability;
 }
 

@@ -33,9 +33,9 @@ enum class Stream : std::uint64_t { kToken, kAccept, kCorrection };
 
 // The source of randomness in decoding; tests replace it to enumerate outcomes. Thread-safe
 // (const).
-class Chance {
+class RandomSource {
  public:
-  virtual ~Chance() = default;
+  virtual ~RandomSource() = default;
   // Draws a token of `from` with its probability. `position`: number of tokens before it in the
   // sequence. Requires: from is not empty.
   virtual int Pick(const Distribution& from, std::uint64_t position, Stream stream) const = 0;
@@ -52,9 +52,9 @@ class Chance {
 };
 
 // Counter-based: allocates only as much as Rank's vector needs.
-class SeededChance final : public Chance {
+class SeededRandomSource final : public RandomSource {
  public:
-  explicit SeededChance(std::uint64_t seed = 0) : seed_(seed) {}
+  explicit SeededRandomSource(std::uint64_t seed = 0) : seed_(seed) {}
   int Pick(const Distribution& from, std::uint64_t position, Stream stream) const override;
   void Rank(const Distribution& from, std::uint64_t position, Stream stream, std::size_t count,
             std::vector<int>& tokens) const override;

@@ -65,7 +65,7 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   touched_.clear();
   tokens_.clear();
   params_ = params;
-  chance_ = SeededChance(params.seed);
+  random_ = SeededRandomSource(params.seed);
   dry_.Begin(params_);
   matcher_.Begin(params.constraint);
   failure_ = nullptr;
@@ -102,7 +102,7 @@ void Sampler::Retract() {
 }
 
 int Sampler::Sample(std::span<const float> logits, int position) {
-  return chance_.Pick(Compute(logits), position, Stream::kToken);
+  return random_.Pick(Compute(logits), position, Stream::kToken);
 }
 
 bool Sampler::MakeMask() {

@@ -82,7 +82,7 @@ class Sampler {
   std::span<const int> accepted() const { return std::span(tokens_).subspan(prompt_tokens_); }
 
   const SamplingParams& params() const { return params_; }
-  const Chance& chance() const { return chance_; }
+  const RandomSource& random_source() const { return random_; }
 
  private:
   void Adjust();
@@ -91,7 +91,7 @@ class Sampler {
   void KeepTop();
 
   SamplingParams params_;
-  SeededChance chance_;
+  SeededRandomSource random_;
   DryPenalty dry_;  // reads params_
   std::unique_ptr<SamplerScratch> own_scratch_;
   SamplerScratch* scratch_;

@@ -42,12 +42,12 @@ void StepTimer::Stop(StepCounters& steps, StepCounters::Seconds& phase, int toke
                          std::memory_order_relaxed);
 }
 
-bool AnswerSteps::GoesOn(const Job& job) const {
+bool AnswerSteps::ShouldContinue(const Job& job) const {
   if (p_.heartbeat != nullptr) p_.heartbeat->fetch_add(1, std::memory_order_relaxed);
   return !job.channel->cancelled() && !IsLate(job, SteadyClock::now());
 }
 
-void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
+void AnswerSteps::RestorePrefix(Sequence& s, nn::KvCache& cache) const {
   const bool whole = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   if (whole)
     s.prompt_scores.clear();  // a part may have been computed before its memory was reclaimed
@@ -58,9 +58,9 @@ void AnswerSteps::Find(Sequence& s, nn::KvCache& cache) const {
     const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
     // The lookup never includes the last token; here it may include the one before it.
     const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
-    found =
-        p_.prefixes->Find(s.job.request.prefix_owner,
-                          std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)), cache);
+    found = p_.prefixes->RestorePrefix(
+        s.job.request.prefix_owner, std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)),
+        cache);
   }
   SetMarks(s, cache, whole);
   if (!s.started) {
@@ -89,7 +89,8 @@ int AnswerSteps::TailBegin(const std::vector<int>& prompt) const {
   return std::max(0, last);
 }
 
-AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache, int most) const {
+AnswerSteps::Chunk AnswerSteps::NextChunk(const Sequence& s, const nn::KvCache& cache,
+                                          int most) const {
   const int at = cache.length(), prompt = s.prompt_tokens();
   const bool first = s.usage.completion_tokens == 0;
   Chunk chunk{.tokens = {},
@@ -106,8 +107,8 @@ AnswerSteps::Chunk AnswerSteps::Next(const Sequence& s, const nn::KvCache& cache
   return chunk;
 }
 
-Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
-                       std::span<const float> logits) const {
+Stop AnswerSteps::EndChunk(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
+                           std::span<const float> logits) const {
   const int count = base::IntSize(chunk.tokens);
   if (p_.steps != nullptr)
     p_.steps->recomputed_tokens += std::clamp(s.computed_to - chunk.at, 0, count);
@@ -118,7 +119,7 @@ Stop AnswerSteps::Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk
   if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
   if (chunk.score) Score(s, chunk, logits);
   if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))
-    s.job.channel->Read(cache.length(), s.usage.cached_tokens, s.job.request.progress);
+    s.job.channel->PushProgress(cache.length(), s.usage.cached_tokens, s.job.request.progress);
   const bool late = !chunk.last && s.usage.completion_tokens == 0 &&
                     IsOver(s.prefill_since, s.job.request.prompt_ms_max);
   return late ? Stop::kLength : Stop::kNone;
@@ -144,8 +145,8 @@ Stop AnswerSteps::EndPrompt(Sequence& s, nn::KvCache& cache) const {
   return Stop::kNone;
 }
 
-Stop AnswerSteps::Give(Sequence& s, sampling::Sampler& sampler, int token,
-                       std::span<const float> logits) const {
+Stop AnswerSteps::EmitToken(Sequence& s, sampling::Sampler& sampler, int token,
+                            std::span<const float> logits) const {
   const Request& request = s.job.request;
   const auto& stops = request.stop_tokens;
   const auto behind = static_cast<std::size_t>(s.usage.completion_tokens) + 1;
@@ -164,10 +165,10 @@ Stop AnswerSteps::Give(Sequence& s, sampling::Sampler& sampler, int token,
   if (s.text.stopped() || sampler.IsOver(behind)) return Stop::kStop;
   s.has_new_line = s.has_new_line || p_.tokenizer.TokenBytes(token).find('\n') != std::string::npos;
   const bool late = IsOver(s.decode_since, request.predict_ms_max) && s.has_new_line;
-  return late || Wanted(s) == 0 ? Stop::kLength : Stop::kNone;
+  return late || TokensLeft(s) == 0 ? Stop::kLength : Stop::kNone;
 }
 
-int AnswerSteps::Wanted(const Sequence& s) const {
+int AnswerSteps::TokensLeft(const Sequence& s) const {
   const int room = p_.capacity - base::IntSize(s.tokens);
   const int max_tokens = s.job.request.max_tokens;
   return max_tokens == 0 ? room : std::min(room, max_tokens - s.usage.completion_tokens);
@@ -176,7 +177,7 @@ int AnswerSteps::Wanted(const Sequence& s) const {
 void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   s.usage.ended_at = SteadyClock::now();
   Status& error = s.error.status;
-  const bool given_up = error.code() == StatusCode::kCancelled;  // GoesOn returned false
+  const bool given_up = error.code() == StatusCode::kCancelled;  // ShouldContinue returned false
   if (given_up) error = {};
   const bool early = why == Stop::kCancelled || why == Stop::kError;
   if (error.ok() && early && !s.job.channel->cancelled())

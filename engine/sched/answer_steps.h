@@ -51,9 +51,9 @@ class AnswerSteps {
   explicit AnswerSteps(const Params& params) : p_(params) {}
 
   // Returns true if the client is still connected and the deadline has not passed.
-  bool GoesOn(const Job& job) const;
+  bool ShouldContinue(const Job& job) const;
   // Restores the longest cached prefix of the sequence's tokens into `cache`, which is empty.
-  void Find(Sequence& s, nn::KvCache& cache) const;
+  void RestorePrefix(Sequence& s, nn::KvCache& cache) const;
 
   // The next chunk of tokens to prefill.
   struct Chunk {
@@ -66,19 +66,19 @@ class AnswerSteps {
     int rows() const { return score ? base::IntSize(tokens) : last ? 1 : 0; }
   };
   // Returns a chunk of at most `most` tokens. Requires: the cache has fewer tokens than needed.
-  Chunk Next(const Sequence& s, const nn::KvCache& cache, int most) const;
+  Chunk NextChunk(const Sequence& s, const nn::KvCache& cache, int most) const;
   // Called after the step that computed `chunk`, with the logits that the chunk requested. Returns
   // kLength if prefill has exceeded its time limit.
-  Stop Read(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
-            std::span<const float> logits) const;
+  Stop EndChunk(Sequence& s, const nn::KvCache& cache, const Chunk& chunk,
+                std::span<const float> logits) const;
   // Called after a prompt's last chunk. Returns kLength if the request wants no answer.
   Stop EndPrompt(Sequence& s, nn::KvCache& cache) const;
 
   // Sends one token, drawn with `sampler`, to the client.
-  Stop Give(Sequence& s, sampling::Sampler& sampler, int token,
-            std::span<const float> logits) const;
+  Stop EmitToken(Sequence& s, sampling::Sampler& sampler, int token,
+                 std::span<const float> logits) const;
   // Returns the number of further tokens that the answer may have.
-  int Wanted(const Sequence& s) const;
+  int TokensLeft(const Sequence& s) const;
   // Ends the sequence: stores its reusable prefix in the prefix cache and finishes the client's
   // channel.
   void Finish(Sequence& s, nn::KvCache& cache, Stop why) const;

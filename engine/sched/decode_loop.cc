@@ -37,9 +37,9 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   }
   cache_.Swap(s.cache);
   governor_.SetModes(s.modes);
-  transformer_.SetOnWait([this, &s] { return answers_.GoesOn(s.job); });
+  transformer_.SetOnWait([this, &s] { return answers_.ShouldContinue(s.job); });
   const bool new_prompt = s.usage.completion_tokens == 0;
-  Stop why = s.job.request.embed.has_value() ? Embed(s) : ReadTokens(s);
+  Stop why = s.job.request.embed.has_value() ? Embed(s) : Prefill(s);
   const auto read = SteadyClock::now();
   (new_prompt ? s.usage.prefill_s : s.usage.decode_s) += Seconds(read - begin);
   if (why == Stop::kNone) why = Decode(s);
@@ -63,7 +63,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
 // Decides whether to continue before a step that computes `tokens` tokens, which must fit the
 // cache.
 Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
-  if (!answers_.GoesOn(s.job)) return Stop::kCancelled;
+  if (!answers_.ShouldContinue(s.job)) return Stop::kCancelled;
   // Prompt scores need the logits of every prompt token, so such a step takes as long as several
   // ordinary ones, and other requests get their turn after each.
   const bool scores = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
@@ -83,7 +83,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
     const int begin = s.embedded == 0 ? 0 : embed.ends[s.embedded - 1];
     const int length = embed.ends[s.embedded] - begin;
     while (cache_.length() < length) {
-      const int at = cache_.length(), count = std::min(ReadMost(), length - at);
+      const int at = cache_.length(), count = std::min(PrefillTokensMax(), length - at);
       if (at == 0) s.pooling.Begin(embed.pooling, size);  // restarts after its memory was reclaimed
       const Stop why = BeforeStep(s, count);
       if (why != Stop::kNone) return why;
@@ -98,7 +98,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
       s.pooling.Add(transformer_.HiddenStates(count));
       if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
       s.usage.read_tokens = begin + cache_.length();
-      ChargeReading(count, timer.elapsed());
+      ChargePrefill(count, timer.elapsed());
     }
     s.job.channel->PushEmbedding(s.pooling.Take());
     cache_.Clear();
@@ -108,11 +108,11 @@ Stop DecodeLoop::Embed(Sequence& s) {
 
 // Computes the tokens that the next one depends on and, at the end of the prompt, the first token
 // of the answer.
-Stop DecodeLoop::ReadTokens(Sequence& s) {
-  if (cache_.length() == 0) answers_.Find(s, cache_);
+Stop DecodeLoop::Prefill(Sequence& s) {
+  if (cache_.length() == 0) answers_.RestorePrefix(s, cache_);
   std::span<const float> logits;
   while (cache_.length() < s.wanted()) {
-    const Stop why = ReadChunk(s, logits);
+    const Stop why = PrefillChunk(s, logits);
     if (why != Stop::kNone) return why;
   }
   if (s.usage.completion_tokens > 0) {
@@ -122,13 +122,13 @@ Stop DecodeLoop::ReadTokens(Sequence& s) {
   Stop why = answers_.EndPrompt(s, cache_);
   if (why != Stop::kNone) return why;
   BeginDecoding(s);
-  why = answers_.Give(s, sampler_, decoder_.First(logits), logits);
+  why = answers_.EmitToken(s, sampler_, decoder_.First(logits), logits);
   if (why != Stop::kNone) decoder_.End();
   return why;
 }
 
 // Returns the maximum tokens of a prefill step.
-int DecodeLoop::ReadMost() const {
+int DecodeLoop::PrefillTokensMax() const {
   constexpr int kShort = 64;  // while others wait
   const int most = transformer_.tokens_max();
   return short_steps_ && most > kShort && crowded_ && crowded_() ? kShort : most;
@@ -136,16 +136,17 @@ int DecodeLoop::ReadMost() const {
 
 // Short texts, and logits of every token, cost many times the usual time of prefill per token, so
 // the measured time counts.
-void DecodeLoop::ChargeReading(int tokens, double seconds) {
+void DecodeLoop::ChargePrefill(int tokens, double seconds) {
   const double token_s = token_s_ ? token_s_() : 0;
   spent_ += std::max(tokens * kPromptTokenShare, token_s > 0 ? seconds / token_s : 0);
 }
 
-Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
+Stop DecodeLoop::PrefillChunk(Sequence& s, std::span<const float>& logits) {
   constexpr int kScoredShare = 4;  // share of a step's tokens, because each needs logits too
-  const int most = ReadMost(), all = transformer_.tokens_max();
+  const int most = PrefillTokensMax(), all = transformer_.tokens_max();
   const bool scored = s.job.request.prompt_logprobs && most < all;
-  const AnswerSteps::Chunk chunk = answers_.Next(s, cache_, scored ? most / kScoredShare : most);
+  const AnswerSteps::Chunk chunk =
+      answers_.NextChunk(s, cache_, scored ? most / kScoredShare : most);
   const int count = base::IntSize(chunk.tokens);
   const Stop why = BeforeStep(s, count);
   if (why != Stop::kNone) return why;
@@ -165,8 +166,8 @@ Stop DecodeLoop::ReadChunk(Sequence& s, std::span<const float>& logits) {
   if (chunk.generated) transformer_.EndVerify(count);
   logits = *computed;
   if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
-  const Stop read = answers_.Read(s, cache_, chunk, logits);
-  ChargeReading(count, timer.elapsed());
+  const Stop read = answers_.EndChunk(s, cache_, chunk, logits);
+  ChargePrefill(count, timer.elapsed());
   if (chunk.score && chunk.last) logits = logits.last(logits.size() / chunk.tokens.size());
   return read;
 }
@@ -188,7 +189,7 @@ void DecodeLoop::BeginDecoding(const Sequence& s) {
 }
 
 Stop DecodeLoop::Decode(Sequence& s) {
-  decoder_.SetOnWait([this, &s] { return answers_.GoesOn(s.job); });
+  decoder_.SetOnWait([this, &s] { return answers_.ShouldContinue(s.job); });
   Stop why = Stop::kNone;
   while (why == Stop::kNone) why = Step(s);
   decoder_.End();
@@ -207,7 +208,7 @@ double DecodeLoop::Spent(int tokens, double seconds) {
 
 Stop DecodeLoop::Step(Sequence& s) {
   if (s.job.channel->full()) return Stop::kReaderSlow;
-  const int wanted = answers_.Wanted(s);
+  const int wanted = answers_.TokensLeft(s);
   const int room = cache_.capacity() - cache_.length();
   Stop why = BeforeStep(s, std::min(room, kDraftTokensMax + 1));
   if (why != Stop::kNone) return why;
@@ -223,7 +224,7 @@ Stop DecodeLoop::Step(Sequence& s) {
   }
   spent_ += Spent(base::IntSize(*tokens), timer.elapsed());
   for (std::size_t i = 0; i < tokens->size() && why == Stop::kNone; ++i)
-    why = answers_.Give(s, sampler_, (*tokens)[i], decoder_.row(i));
+    why = answers_.EmitToken(s, sampler_, (*tokens)[i], decoder_.row(i));
   s.computed_to = std::max(s.computed_to, cache_.length());
   if (why == Stop::kNone) governor_.AfterStep(base::IntSize(*tokens));
   return why;

@@ -57,12 +57,12 @@ class DecodeLoop {
 
  private:
   // The phases of a turn. Each returns the reason why the turn ended, or kNone to continue.
-  Stop ReadTokens(Sequence& s);
+  Stop Prefill(Sequence& s);
   Stop Embed(Sequence& s);
-  Stop ReadChunk(Sequence& s, std::span<const float>& logits);
-  int ReadMost() const;
+  Stop PrefillChunk(Sequence& s, std::span<const float>& logits);
+  int PrefillTokensMax() const;
   // Adds the cost of a prefill step of `tokens` tokens that took `seconds`.
-  void ChargeReading(int tokens, double seconds);
+  void ChargePrefill(int tokens, double seconds);
   Stop Decode(Sequence& s);
   Stop Step(Sequence& s);
   void BeginDecoding(const Sequence& s);

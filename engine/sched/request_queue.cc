@@ -52,12 +52,12 @@ Status RequestQueue::Reserve(int requests, std::int64_t tokens, const std::strin
 
 void RequestQueue::Unreserve(int requests, std::int64_t tokens, const std::string& tenant) {
   const base::MutexLock lock(mutex_);
-  GiveUpPlaces(tenant, requests);
+  ReleasePlaces(tenant, requests);
   reserved_ -= requests;
   tokens_ -= requests * tokens;
 }
 
-void RequestQueue::GiveUpPlaces(const std::string& tenant, int requests) {
+void RequestQueue::ReleasePlaces(const std::string& tenant, int requests) {
   const auto found = places_.find(tenant);
   CHECK(found != places_.end() && found->second >= requests);
   if ((found->second -= requests) == 0) places_.erase(found);
@@ -74,7 +74,7 @@ void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
     arriving.front().number = ++arrivals_;
     waiting_.splice(waiting_.end(), arriving);
     UpdateDeadline();
-    news_ = true;
+    notified_ = true;
   }
   changed_.NotifyOne();
 }
@@ -82,13 +82,13 @@ void RequestQueue::Push(Job job, std::int64_t reserved_tokens) {
 Job RequestQueue::Extract(Jobs::iterator at) {
   Job job = std::move(*at);
   waiting_.erase(at);
-  GiveUpPlaces(job.request.tenant, 1);
+  ReleasePlaces(job.request.tenant, 1);
   tokens_ -= PromptTokens(job);
   UpdateDeadline();
   return job;
 }
 
-std::optional<Job> RequestQueue::Take(std::uint64_t number) {
+std::optional<Job> RequestQueue::Pop(std::uint64_t number) {
   const base::MutexLock lock(mutex_);
   const auto at = std::find_if(waiting_.begin(), waiting_.end(),
                                [number](const Job& job) { return job.number == number; });
@@ -96,7 +96,7 @@ std::optional<Job> RequestQueue::Take(std::uint64_t number) {
   return Extract(at);
 }
 
-void RequestQueue::OnNews(TokenChannel& channel) {
+void RequestQueue::NotifyScheduler(TokenChannel& channel) {
   std::optional<Job> ended;
   {
     const base::MutexLock lock(mutex_);
@@ -107,7 +107,7 @@ void RequestQueue::OnNews(TokenChannel& channel) {
       ended = Extract(at);
       live_.erase(ended->channel);
     }
-    news_ = true;
+    notified_ = true;
   }
   changed_.NotifyOne();
   if (ended.has_value()) EndWaiting(*ended);
@@ -135,7 +135,7 @@ bool RequestQueue::closed() const {
   return closed_;
 }
 
-void RequestQueue::Forget(const std::shared_ptr<TokenChannel>& channel) {
+void RequestQueue::RemoveChannel(const std::shared_ptr<TokenChannel>& channel) {
   const base::MutexLock lock(mutex_);
   live_.erase(channel);
 }
@@ -167,7 +167,7 @@ void RequestQueue::Wait(std::optional<SteadyClock::time_point> until) {
   const base::MutexLock lock(mutex_);
   const SteadyClock::time_point deadline{SteadyClock::duration(next_deadline_.load())};
   const auto next = std::min(deadline, until.value_or(SteadyClock::time_point::max()));
-  while (!closed_ && !news_) {
+  while (!closed_ && !notified_) {
     if (next == SteadyClock::time_point::max()) {
       changed_.Wait(mutex_);
     } else if (!changed_.WaitUntil(mutex_, next)) {
@@ -192,7 +192,7 @@ RequestQueue::Counts RequestQueue::counts() const {
   return {.requests = requests, .reserved = reserved_, .tokens = tokens_};
 }
 
-bool RequestQueue::Knows(const std::string& tenant) const {
+bool RequestQueue::HasTenant(const std::string& tenant) const {
   const base::MutexLock lock(mutex_);
   return std::any_of(live_.begin(), live_.end(),
                      [&tenant](const auto& live) { return live.second == tenant; });

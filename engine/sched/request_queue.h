@@ -32,7 +32,7 @@ class RequestQueue {
   void Push(Job job, std::int64_t reserved_tokens);
   // Called when a client took tokens or a request was cancelled. A waiting request that was
   // cancelled ends at once, on this thread.
-  void OnNews(TokenChannel& channel);
+  void NotifyScheduler(TokenChannel& channel);
   void CancelAll(CancelCause cause);
   // Makes every Wait return at once from now on.
   void Close();
@@ -46,14 +46,15 @@ class RequestQueue {
     for (const Job& job : waiting_) visit(job);
   }
   // Removes job `number` from the queue, to begin it. Empty if it has ended meanwhile.
-  std::optional<Job> Take(std::uint64_t number);
+  std::optional<Job> Pop(std::uint64_t number);
   // Called when a begun job has ended, so that CancelAll no longer cancels it.
-  void Forget(const std::shared_ptr<TokenChannel>& channel);
+  void RemoveChannel(const std::shared_ptr<TokenChannel>& channel);
   // Ends the waiting jobs whose deadline has passed. Cheap while there are none.
   void ExpireLate(SteadyClock::time_point now);
-  // Returns true if there was news since the last call.
-  bool TakeNews() { return news_.exchange(false); }
-  // Waits for news, an arrival, the next deadline or `until`.
+  // Returns true if NotifyScheduler, CancelAll or an arrival set the notification since the last
+  // call.
+  bool TakeNotification() { return notified_.exchange(false); }
+  // Waits for a notification, an arrival, the next deadline or `until`.
   void Wait(std::optional<SteadyClock::time_point> until);
   bool closed() const;
 
@@ -65,14 +66,14 @@ class RequestQueue {
   };
   Counts counts() const;
   // Returns true if a request of `tenant` waits or has begun.
-  bool Knows(const std::string& tenant) const;
+  bool HasTenant(const std::string& tenant) const;
   Limits limits() const;
   void SetLimits(const Limits& limits);
 
  private:
   using Jobs = std::list<Job>;
   bool HasRoom(int requests, std::int64_t tokens, bool alone) const REQUIRES(mutex_);
-  void GiveUpPlaces(const std::string& tenant, int requests) REQUIRES(mutex_);
+  void ReleasePlaces(const std::string& tenant, int requests) REQUIRES(mutex_);
   Job Extract(Jobs::iterator at) REQUIRES(mutex_);
   void UpdateDeadline() REQUIRES(mutex_);
 
@@ -89,7 +90,7 @@ class RequestQueue {
   std::unordered_map<std::shared_ptr<TokenChannel>, std::string> live_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
   // The members below are for any thread.
-  std::atomic<bool> news_{false};
+  std::atomic<bool> notified_{false};
   std::atomic<SteadyClock::rep> next_deadline_{SteadyClock::duration::max().count()};
 };
 

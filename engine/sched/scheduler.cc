@@ -39,7 +39,7 @@ Scheduler::Scheduler(const Params& params)
       answers_(params.loop.answers),
       loop_([&] {
         DecodeLoop::Params loop = params.loop;
-        loop.yield = [this](double spent, bool soon) { return WantsToYield(spent, soon); };
+        loop.yield = [this](double spent, bool soon) { return ShouldYield(spent, soon); };
         loop.crowded = [this] {
           return sequences_.size() > 1 || params_.queue.counts().requests > 0;
         };
@@ -57,15 +57,15 @@ void Scheduler::Run() {
     try {
       more = RunNext();
     } catch (const std::bad_alloc&) {
-      GiveUp();
+      EndAll();
     }
   }
 }
 
 bool Scheduler::RunNext() {
-  params_.queue.TakeNews();
-  Tend();
-  if (StepTogether()) return true;
+  params_.queue.TakeNotification();
+  ExpireSequences();
+  if (RunSharedStep()) return true;
   const std::optional<Choice> choice =
       next_.has_value() ? std::exchange(next_, {}) : Choose(nullptr);
   if (!choice.has_value()) {
@@ -74,14 +74,14 @@ bool Scheduler::RunNext() {
     if (sequences_.empty() && params_.on_idle) params_.on_idle();
     params_.queue.Wait(NextTimeout());
   } else if (choice->sequence != nullptr) {
-    Turn(*choice->sequence);
-  } else if (Sequence* newcomer = Enter(choice->number); newcomer != nullptr) {
-    Turn(*newcomer);
+    RunTurn(*choice->sequence);
+  } else if (Sequence* new_request = BeginQueued(choice->number); new_request != nullptr) {
+    RunTurn(*new_request);
   }
   return true;
 }
 
-void Scheduler::GiveUp() {
+void Scheduler::EndAll() {
   current_ = nullptr;
   next_.reset();
   params_.loop.transformer.SetOnWait({});
@@ -89,27 +89,27 @@ void Scheduler::GiveUp() {
   while (!sequences_.empty()) {
     Sequence& s = *sequences_.back();
     try {
-      shared_.Leave(s);
+      shared_.ReleaseDecoder(s);
     } catch (const std::bad_alloc&) {
-      s.lane.reset();  // destroyed, because reusing it needs memory
+      s.decoder.reset();  // destroyed, because reusing it needs memory
     }
     s.cache.Clear();
     EndWithoutMemory(*s.job.channel, s.usage);
-    params_.queue.Forget(s.job.channel);
+    params_.queue.RemoveChannel(s.job.channel);
     sequences_.pop_back();
   }
   Publish();
 }
 
-Sequence* Scheduler::Enter(std::uint64_t number) {
-  std::optional<Job> job = params_.queue.Take(number);
+Sequence* Scheduler::BeginQueued(std::uint64_t number) {
+  std::optional<Job> job = params_.queue.Pop(number);
   if (!job.has_value()) return nullptr;
   const std::shared_ptr<TokenChannel> channel = job->channel;
   channel->Begin();
   try {
     return Begin(*std::move(job));
   } catch (const std::bad_alloc&) {
-    params_.queue.Forget(channel);
+    params_.queue.RemoveChannel(channel);
     EndWithoutMemory(*channel, {});
     return nullptr;
   }
@@ -128,11 +128,11 @@ Sequence* Scheduler::Begin(Job job) {
   return sequences_.back().get();
 }
 
-void Scheduler::Turn(Sequence& s) {
-  const bool newcomer = !s.started;
-  shared_.Leave(s);
+void Scheduler::RunTurn(Sequence& s) {
+  const bool new_request = !s.started;
+  shared_.ReleaseDecoder(s);
   current_ = &s;
-  asked_at_ = 0;
+  charged_at_ = 0;
   next_timeout_ = NextTimeout().value_or(SteadyClock::time_point::max());
   const double decoding_s = s.usage.decode_s;
   const int decoded = s.usage.completion_tokens;
@@ -141,7 +141,7 @@ void Scheduler::Turn(Sequence& s) {
     budget_.AddAlone(s.usage.completion_tokens - decoded, s.usage.decode_s - decoding_s);
   current_ = nullptr;
   s.last_turn = ++turns_;
-  order_.Took(s.job.request.tenant, loop_.spent() - asked_at_, newcomer);
+  order_.AddServedTokens(s.job.request.tenant, loop_.spent() - charged_at_, new_request);
   if (end == TurnEnd::kReaderSlow) s.paused_since = SteadyClock::now();
   if (end == TurnEnd::kYielded || end == TurnEnd::kNoMemory) {
     ++s.usage.preemptions;
@@ -151,14 +151,14 @@ void Scheduler::Turn(Sequence& s) {
     for (const auto& each : sequences_) each->cache.Clear();
   }
   if (end == TurnEnd::kFinished || end == TurnEnd::kCacheLost) {
-    Learn(s);
+    UpdateEstimates(s);
     Remove(s);
   }
   Publish();
   if (params_.on_turn) params_.on_turn();
 }
 
-void Scheduler::Learn(const Sequence& s) {
+void Scheduler::UpdateEstimates(const Sequence& s) {
   const int computed = s.usage.prompt_tokens - s.usage.cached_tokens;
   if (computed > 0 && s.usage.phase == Phase::kDecode)
     Mean(figures_.prompt_token_s, s.usage.prefill_s / computed);
@@ -169,7 +169,7 @@ void Scheduler::Learn(const Sequence& s) {
 }
 
 void Scheduler::Remove(const Sequence& s) {
-  params_.queue.Forget(s.job.channel);
+  params_.queue.RemoveChannel(s.job.channel);
   if (next_.has_value() && next_->sequence == &s) next_.reset();
   for (const auto& other : sequences_) {
     const bool behind = other->rank > s.rank && other->job.request.tenant == s.job.request.tenant;
@@ -178,7 +178,7 @@ void Scheduler::Remove(const Sequence& s) {
   std::erase_if(sequences_, [&s](const auto& each) { return each.get() == &s; });
 }
 
-void Scheduler::Tend() {
+void Scheduler::ExpireSequences() {
   const auto now = SteadyClock::now();
   params_.queue.ExpireLate(now);
   const std::chrono::duration<double> patience(params_.reader_timeout_s);
@@ -191,7 +191,7 @@ void Scheduler::Tend() {
         now - *s.paused_since >= patience && !channel.cancelled())
       channel.Cancel(CancelCause::kSlowReader);
     if (!channel.cancelled() && !IsLate(s.job, now)) continue;
-    shared_.Leave(s);
+    shared_.ReleaseDecoder(s);
     s.error = {};
     answers_.Finish(s, s.cache, Stop::kCancelled);
     Remove(s);
@@ -227,7 +227,7 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   std::deque<std::string> tenants;  // owns the names, because the queue may change after the visit
   params_.queue.ForEach([&](const Job& job) {
     const Request& request = job.request;
-    if (!MayBegin(request) || !Fits(job) || IsReadNow(request)) return;
+    if (!MayBegin(request) || !Fits(job) || IsBeingPrefilled(request)) return;
     candidates.push_back({.priority = job.request.priority,
                           .tenant = tenants.emplace_back(job.request.tenant),
                           .begun = false,
@@ -238,19 +238,20 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
   if (current != nullptr) candidates.push_back(CandidateOf(*current));
   order_.Update(candidates);
   const std::size_t next = order_.Next(std::span(candidates).first(choices.size()));
-  if (current != nullptr && order_.Stays(candidates.back(), candidates[next])) return std::nullopt;
+  if (current != nullptr && order_.KeepsTurn(candidates.back(), candidates[next]))
+    return std::nullopt;
   return choices[next];
 }
 
 // Called before each step of a turn.
-bool Scheduler::WantsToYield(double spent, bool soon) {
+bool Scheduler::ShouldYield(double spent, bool soon) {
   params_.queue.ExpireLate(SteadyClock::now());
-  if (params_.queue.TakeNews() || SteadyClock::now() >= next_timeout_) Tend();
-  if (HasCompany()) return true;
+  if (params_.queue.TakeNotification() || SteadyClock::now() >= next_timeout_) ExpireSequences();
+  if (HasBatch()) return true;
   if (params_.quantum_tokens == 0) return false;
-  if (!soon && spent - asked_at_ < params_.quantum_tokens) return false;
-  order_.Took(current_->job.request.tenant, spent - asked_at_, !current_->started);
-  asked_at_ = spent;
+  if (!soon && spent - charged_at_ < params_.quantum_tokens) return false;
+  order_.AddServedTokens(current_->job.request.tenant, spent - charged_at_, !current_->started);
+  charged_at_ = spent;
   next_ = Choose(current_);
   return next_.has_value();
 }
@@ -270,7 +271,7 @@ bool Scheduler::MayBegin(const Request& request) const {
 }
 
 // Returns true if another request is prefilling the same prompt, which both share.
-bool Scheduler::IsReadNow(const Request& request) const {
+bool Scheduler::IsBeingPrefilled(const Request& request) const {
   if (!request.share_prompt) return false;
   return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
     return s->usage.phase != Phase::kDecode && s->job.request.share_prompt &&
@@ -285,9 +286,9 @@ int Scheduler::RankOf(const std::string& tenant) const {
                     [&tenant](const auto& s) { return s->job.request.tenant == tenant; }));
 }
 
-bool Scheduler::Fits(const Job& newcomer) const {
-  const Seniority seniority{RankOf(newcomer.request.tenant), newcomer.number};
-  return Fits(nullptr, seniority, TokensAtOnce(newcomer.request));
+bool Scheduler::Fits(const Job& job) const {
+  const Seniority seniority{RankOf(job.request.tenant), job.number};
+  return Fits(nullptr, seniority, TokensAtOnce(job.request));
 }
 
 bool Scheduler::Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const {
@@ -341,7 +342,7 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
     if (!victim->paused_since.has_value() && victim->seniority() < current_->seniority())
       return false;
     victim->cache.Clear();
-    shared_.Leave(*victim);
+    shared_.ReleaseDecoder(*victim);
   }
   return true;
 }
@@ -364,11 +365,11 @@ double Scheduler::RetryAfterS(const RequestQueue::Counts& queued) const {
          figures_.answer_tokens * figures_.token_s;
 }
 
-double Scheduler::WaitS(const RequestQueue::Counts& queued, bool stranger) const {
+double Scheduler::WaitS(const RequestQueue::Counts& queued, bool new_tenant) const {
   const int begun = figures_.begun;
-  // New and begun requests alternate, and among new requests the tenant that has had least comes
+  // New and begun requests alternate, and among new requests the tenant that was served least comes
   // first.
-  if (stranger && params_.quantum_tokens > 0)
+  if (new_tenant && params_.quantum_tokens > 0)
     return begun + queued.places() == 0 ? 0 : 2 * params_.quantum_tokens * figures_.token_s;
   const double prompts = static_cast<double>(queued.tokens) * figures_.prompt_token_s;
   if (params_.quantum_tokens > 0 && begun + queued.places() < params_.sequences_max) {

@@ -29,11 +29,11 @@ class Scheduler {
   struct Params {
     DecodeLoop::Params loop;  // yield and make_room are set by the scheduler
     SharedLoop& shared;
-    int step_tokens = 1;       // maximum answer tokens of a shared step; 1: sequences take turns
-    bool mixes = true;         // prompts and answers share steps, where no mode is lossy
-    int read_tokens_max = 64;  // maximum tokens of a shared step with prefill
-    int parts_max = 64;        // maximum sequences of a shared step
-    bool drafts = true;        // drafts from each sequence's own text, where they pay
+    int step_tokens = 1;          // maximum answer tokens of a shared step; 1: sequences take turns
+    bool mixes = true;            // prompts and answers share steps, where no mode is lossy
+    int prefill_tokens_max = 64;  // maximum tokens of a shared step with prefill
+    int parts_max = 64;           // maximum sequences of a shared step
+    bool drafts = true;           // drafts from each sequence's own text, where they pay
     // True if drafts of a model influence which tokens are drawn (SpecAcceptance::kRejection).
     bool drafts_decide = false;
     double itl_target_s = 0;  // as StepBudget
@@ -68,7 +68,7 @@ class Scheduler {
   // requests begins; WaitS those until one more request would begin.
   double RetryAfterS(const RequestQueue::Counts& queued) const;
   // The last argument is true if that request's tenant has no other request.
-  double WaitS(const RequestQueue::Counts& queued, bool stranger) const;
+  double WaitS(const RequestQueue::Counts& queued, bool new_tenant) const;
 
  private:
   using Sequences = std::vector<std::unique_ptr<Sequence>>;
@@ -81,70 +81,71 @@ class Scheduler {
   // Runs the next step or turn; returns false once the queue is closed and every request has ended.
   bool RunNext();
   // Ends all begun sequences after an operation ran out of memory.
-  void GiveUp();
+  void EndAll();
   // Begins the queued job `number`; null if it was cancelled meanwhile or there is no memory for
   // it.
-  Sequence* Enter(std::uint64_t number);
+  Sequence* BeginQueued(std::uint64_t number);
   Sequence* Begin(Job job);
-  void Turn(Sequence& sequence);
-  void Learn(const Sequence& sequence);
+  void RunTurn(Sequence& sequence);
+  void UpdateEstimates(const Sequence& sequence);
   // Ends the other sequences that were cancelled, are late, or whose reader was slow for too long.
   // Resumes the sequences whose reader has caught up.
-  void Tend();
+  void ExpireSequences();
   std::optional<SteadyClock::time_point> NextTimeout() const;
   // `soon`: yield to any waiting request, even before the turn is over.
-  bool WantsToYield(double spent, bool soon);
+  bool ShouldYield(double spent, bool soon);
   bool MakeRoom(const nn::KvCount& blocks);
   void DropPassed(int blocks);
   // Returns true if there can be memory for a sequence of `tokens` tokens and one turn, where less
   // senior sequences release theirs. `self`: the sequence, if it has begun.
   bool Fits(const Sequence* self, Seniority seniority, std::size_t tokens) const;
-  bool Fits(const Job& newcomer) const;
+  bool Fits(const Job& job) const;
   int RankOf(const std::string& tenant) const;
   bool MayBegin(const Request& request) const;
-  bool IsReadNow(const Request& request) const;
+  bool IsBeingPrefilled(const Request& request) const;
   void Remove(const Sequence& sequence);
   void Publish();
 
   // The functions below are in scheduler_shared.cc.
-  bool Shares(const Request& request) const;
-  bool Shares(const Sequence& s) const;
+  bool CanShareSteps(const Request& request) const;
+  bool CanShareSteps(const Sequence& s) const;
   bool MayCompute(const Sequence& s) const;
-  void BeginNewcomers();
+  void BeginNewRequests();
   std::vector<Sequence*> Runnable() const;
-  std::vector<Sequence*> Company(const std::vector<Sequence*>& runnable,
-                                 const Sequence& leader) const;
-  bool HasCompany();
+  std::vector<Sequence*> Batch(const std::vector<Sequence*>& runnable,
+                               const Sequence& leader) const;
+  bool HasBatch();
   // Runs one shared step. Returns false if no sequences share a step now.
-  bool StepTogether();
-  Sequence* Leader(const std::vector<Sequence*>& runnable);
-  bool StepOf(std::vector<Sequence*>& company);
-  std::vector<SharedLoop::Share> Compose(std::vector<Sequence*>& company);
-  void MakeMasks(const std::vector<Sequence*>& company);
+  bool RunSharedStep();
+  Sequence* BatchLeader(const std::vector<Sequence*>& runnable);
+  bool RunBatch(std::vector<Sequence*>& batch);
+  std::vector<SharedLoop::SequenceStep> ComposeStep(std::vector<Sequence*>& batch);
+  void MakeMasks(const std::vector<Sequence*>& batch);
   void Charge(const Sequence& s, double tokens, double sampling_s);
-  void AddDrafts(int widest, std::vector<SharedLoop::Share>& shares);
-  int Sharing(const std::vector<Sequence*>& company) const;
+  void AddDrafts(int widest, std::vector<SharedLoop::SequenceStep>& steps);
+  int AnswersMax(const std::vector<Sequence*>& batch) const;
   int RoomForAnswers() const;
-  void FirstToRead(std::vector<Sequence*>& readers) const;
-  void AddReaders(std::vector<Sequence*>& readers, std::vector<SharedLoop::Share>& shares);
-  void MakeRoomFor(std::vector<SharedLoop::Share>& shares);
-  void EndStep(const SharedLoop::Share& share);
+  void PutNextPrefillFirst(std::vector<Sequence*>& prefilling) const;
+  void AddPrefill(std::vector<Sequence*>& prefilling, std::vector<SharedLoop::SequenceStep>& steps);
+  void MakeRoomFor(std::vector<SharedLoop::SequenceStep>& steps);
+  void EndStep(const SharedLoop::SequenceStep& step);
 
   const Params params_;
   const AnswerSteps& answers_;
   DecodeLoop loop_;
   SharedLoop& shared_;
   StepBudget budget_;
-  std::uint64_t leader_ = 0;  // job number of the sequence whose company shares steps
-  int together_ = 0;          // steps that the company has computed
-  bool read_last_ = false;   // the last step was prefill, if prefill and answers do not share steps
+  std::uint64_t batch_leader_ = 0;  // job number of the sequence whose batch shares steps
+  int batch_steps_ = 0;             // steps that the batch has computed
+  // True if the last step was prefill, where prefill and answers do not share steps.
+  bool prefilled_last_ = false;
   double last_step_s_ = 0;   // seconds of the last shared step
   bool masks_wait_ = false;  // sequences skipped the last step because of their masks
   TurnOrder order_;
   Sequences sequences_;          // in the order in which they began
   Sequence* current_ = nullptr;  // the sequence whose turn it is
   std::uint64_t turns_ = 0;
-  double asked_at_ = 0;                   // tokens of this turn at the last call of Choose
+  double charged_at_ = 0;                 // tokens of this turn at the last call of Choose
   SteadyClock::time_point next_timeout_;  // of the sequences other than current_
   std::optional<Choice> next_;
   Figures figures_;

@@ -14,7 +14,7 @@
 #include "engine/load/request_modes.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/sched/job.h"
-#include "engine/sched/lane.h"
+#include "engine/sched/sequence_decoder.h"
 #include "engine/sched/stop_matcher.h"
 #include "engine/sched/text_pooling.h"
 #include "engine/text/detokenizer.h"
@@ -72,10 +72,10 @@ struct Sequence {
 
   Job job;
   const load::RequestModes modes;
-  const bool lossless;         // all its modes are lossless
-  nn::KvCache cache;           // empty during its turns: the decode loop holds it then
-  std::unique_ptr<Lane> lane;  // set while it answers in shared steps
-  std::vector<int> tokens;     // the prompt, then the generated tokens
+  const bool lossless;  // all its modes are lossless
+  nn::KvCache cache;    // empty during its turns: the decode loop holds it then
+  std::unique_ptr<SequenceDecoder> decoder;  // set while it answers in shared steps
+  std::vector<int> tokens;                   // the prompt, then the generated tokens
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
@@ -85,7 +85,7 @@ struct Sequence {
   TextPooling pooling;       // of the next text
   int rank = 0;              // as Seniority's
   std::uint64_t last_turn = 0;
-  int read_since = 0;  // tokens that it prefilled in shared steps since last_turn
+  int prefilled_since = 0;  // tokens that it prefilled in shared steps since last_turn
   std::optional<SteadyClock::time_point> paused_since;  // set while its reader is slow
   std::optional<SteadyClock::time_point> prefill_since, decode_since;
   bool has_new_line = false;  // the answer contains a new line

@@ -13,8 +13,8 @@
 
 namespace thermocline::sched {
 
-// Decode thread only. Borrows all its parameters. An answering sequence has a lane from its first
-// shared step until Leave.
+// Decode thread only. Borrows all its parameters. An answering sequence has a decoder from its
+// first shared step until ReleaseDecoder.
 class SharedLoop {
  public:
   struct Params {
@@ -29,7 +29,7 @@ class SharedLoop {
   explicit SharedLoop(const Params& params);
 
   // A sequence's part of a step.
-  struct Share {
+  struct SequenceStep {
     Sequence* sequence;
     AnswerSteps::Chunk read = {};  // prefill chunk; empty: the sequence answers
     int draft = 0;                 // draft tokens that are verified after its next token
@@ -41,31 +41,31 @@ class SharedLoop {
   };
   // Drafts up to `most` tokens of probability `needed` or more for an answering sequence's next
   // step.
-  void Draft(Share& share, int most, double needed);
+  void Draft(SequenceStep& step, int most, double needed);
   // Spends one slice of time on the mask of each sequence's next token, in order: on the first one
   // in any case, and on others for `seconds`. Sequences with incomplete masks take no part in a
   // step: a mask may take dozens of slices.
   void MakeMasks(std::span<Sequence* const> sequences, double seconds);
   bool MakeMask(Sequence& s);
-  static bool IsMasked(const Sequence& s) { return s.lane == nullptr || s.lane->masked(); }
+  static bool IsMasked(const Sequence& s) { return s.decoder == nullptr || s.decoder->masked(); }
   // Computes a step and delivers its tokens; returns its seconds. Requires: sequences of the same
   // modes; no prefill beside answers if a mode is lossy; no more tokens and logits than the
   // transformer takes; room for them in the pool.
-  double Run(std::span<Share> shares);
-  // Releases the sequence's lane: it continues alone, or has ended.
-  void Leave(Sequence& sequence);
+  double Run(std::span<SequenceStep> steps);
+  // Releases the sequence's decoder: it continues alone, or has ended.
+  void ReleaseDecoder(Sequence& sequence);
   // Draft usage of all sequences.
   const SpecUsage& drafted() const { return drafted_; }
 
  private:
-  // Returns its lane, which is assigned on the first call.
-  Lane& LaneOf(Sequence& s);
+  // Returns its decoder, which is assigned on the first call.
+  SequenceDecoder& DecoderOf(Sequence& s);
   int DraftsMax(const Request& request) const;
-  void Give(Share& share, std::span<const float> logits);
-  exec::StepResult<std::span<const float>> Forward(std::span<const Share> shares);
-  void Take(std::span<Share> shares, std::span<const float> logits);
+  void EmitTokens(SequenceStep& step, std::span<const float> logits);
+  exec::StepResult<std::span<const float>> Forward(std::span<const SequenceStep> steps);
+  void SplitLogits(std::span<SequenceStep> steps, std::span<const float> logits);
   void DrawAll();
-  void Count(std::span<const Share> shares, const StepTimer& timer);
+  void Count(std::span<const SequenceStep> steps, const StepTimer& timer);
 
   exec::Transformer& transformer_;
   base::WorkerPool& pool_;
@@ -73,7 +73,7 @@ class SharedLoop {
   adapt::FfnGovernor& governor_;
   const int capacity_;
   const int drafts_max_;
-  std::vector<std::unique_ptr<Lane>> free_lanes_;
+  std::vector<std::unique_ptr<SequenceDecoder>> free_decoders_;
   DraftRecord record_;
   SpecUsage drafted_;
   exec::Transformer::Step step_ = exec::Transformer::Step::kDecode;  // of the last Forward
@@ -82,11 +82,11 @@ class SharedLoop {
   std::vector<exec::Transformer::Part> parts_;
   std::vector<int> step_tokens_;  // tokens of the answering sequences
   struct Draw {
-    Share* share;
+    SequenceStep* step;
     std::span<const float> logits;  // [1 + draft, V]
   };
   std::vector<Draw> draws_;
-  std::vector<Lane*> masks_;  // lanes whose masks are computed
+  std::vector<SequenceDecoder*> masks_;  // decoders whose masks are computed
 };
 
 }  // namespace thermocline::sched

@@ -5,18 +5,20 @@
 namespace thermocline::sched {
 namespace {
 
-void Learn(double& mean, double value) { mean = mean == 0 ? value : 0.9 * mean + 0.1 * value; }
+void UpdateEstimate(double& mean, double value) {
+  mean = mean == 0 ? value : 0.9 * mean + 0.1 * value;
+}
 
 }  // namespace
 
-void StepBudget::Add(int answers, int read, double seconds) {
-  if (read == 0) return Learn(decoding_s_[std::min(answers, kAnswersMax)], seconds);
+void StepBudget::Add(int answers, int prefill, double seconds) {
+  if (prefill == 0) return UpdateEstimate(decoding_s_[std::min(answers, kAnswersMax)], seconds);
   const double rest = seconds - (answers > 0 ? Decoding(answers) : 0);
-  if (rest > 0) Learn(read_s_, rest / read);
+  if (rest > 0) UpdateEstimate(prefill_s_, rest / prefill);
 }
 
 void StepBudget::AddAlone(int tokens, double seconds) {
-  if (tokens > 0) Learn(alone_s_, seconds / tokens);
+  if (tokens > 0) UpdateEstimate(alone_s_, seconds / tokens);
 }
 
 double StepBudget::Gain(int answers) const {
@@ -35,30 +37,30 @@ double StepBudget::Decoding(int answers) const {
   return alone_s_;
 }
 
-int StepBudget::ReadTokens(int answers, int waiting, int most) const {
+int StepBudget::PrefillTokens(int answers, int waiting, int most) const {
   constexpr double kLeast = 1.5, kMost = 4;  // times a step without prefill
   constexpr int kSteps = 8;                  // in which the waiting tokens should be prefilled
-  if (answers == 0 || read_s_ == 0) return most;
+  if (answers == 0 || prefill_s_ == 0) return most;
   const double decoding = Decoding(answers);
-  const double asked = decoding + waiting * read_s_ / kSteps;
+  const double asked = decoding + waiting * prefill_s_ / kSteps;
   const double target =
       target_s_ > 0 ? target_s_ : std::clamp(asked, kLeast * decoding, kMost * decoding);
-  const double tokens = std::max(0.0, (target - decoding) / read_s_);
+  const double tokens = std::max(0.0, (target - decoding) / prefill_s_);
   const bool kept = target_s_ > 0 && tokens >= 1;
-  const int least = kept ? 1 : std::min(kReadLeast, most);
+  const int least = kept ? 1 : std::min(kPrefillTokensMin, most);
   return std::clamp(static_cast<int>(std::min(tokens, 1e6)), least, most);
 }
 
-double StepBudget::DraftNeeds(int answers) const {
+double StepBudget::DraftProbabilityMin(int answers) const {
   constexpr int kApart = 4;  // tokens: closer steps differ too little in time
   const int fewer = std::max(1, answers - kApart), more = answers + kApart;
   const double slope = (Decoding(more) - Decoding(fewer)) / (more - fewer);
   const double step = Decoding(answers);
-  const double token = slope > 0 ? slope : read_s_;
+  const double token = slope > 0 ? slope : prefill_s_;
   return step > 0 && token > 0 ? token * answers / step : 0.5;
 }
 
-int StepBudget::Answers(int tenants, int most) const {
+int StepBudget::AnswersMax(int tenants, int most) const {
   if (tenants < 2 || alone_s_ == 0) return most;
   int answers = std::min(tenants, most);
   while (answers < most && Decoding(answers + 1) <= tenants * alone_s_) ++answers;

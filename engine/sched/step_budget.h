@@ -12,9 +12,9 @@ class StepBudget {
   // the time of a step without prefill, and up to 4 times while many prompt tokens wait.
   explicit StepBudget(double target_s) : target_s_(target_s) {}
 
-  // Records a shared step of `answers` decoded or verified tokens and `read` prompt tokens that
+  // Records a shared step of `answers` decoded or verified tokens and `prefill` prompt tokens that
   // took `seconds`.
-  void Add(int answers, int read, double seconds);
+  void Add(int answers, int prefill, double seconds);
   // Records that a sequence decoded `tokens` alone in `seconds`, including any drafts.
   void AddAlone(int tokens, double seconds);
 
@@ -24,26 +24,27 @@ class StepBudget {
   // known.
   double Gain(int answers) const;
   // Returns the prompt tokens to prefill beside `answers` tokens of answers, of `waiting` ones: as
-  // many as the target allows; at least kReadLeast if there is no target or it cannot be kept.
-  int ReadTokens(int answers, int waiting, int most) const;
+  // many as the target allows; at least kPrefillTokensMin if there is no target or it cannot be
+  // kept.
+  int PrefillTokens(int answers, int waiting, int most) const;
   // Returns the probability that a draft token must have to be worth verifying beside `answers`
   // tokens, so that it raises the tokens per second. Above 1: no draft is worth it.
-  double DraftNeeds(int answers) const;
+  double DraftProbabilityMin(int answers) const;
   // Returns the number of answers that may share a step of `tenants` clients, at most `most`: as
   // many as leave each client no slower than its share of the time alone.
-  int Answers(int tenants, int most) const;
+  int AnswersMax(int tenants, int most) const;
   // Returns true if `sequences` decode more tokens per second together than in turns, as far as is
   // known. Called once per step: sharing that did not pay is retried now and then.
   bool Pays(int sequences);
 
  private:
-  static constexpr int kReadLeast = 8;
+  static constexpr int kPrefillTokensMin = 8;
   static constexpr int kAnswersMax = 64;
   double Decoding(int answers) const;
 
   const double target_s_;
   std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] without prefill
-  double read_s_ = 0;                                    // seconds of one more prefilled token
+  double prefill_s_ = 0;                                 // seconds of one more prefilled token
   double alone_s_ = 0;                                   // seconds per token of a sequence alone
   int in_turns_ = 0;                                     // steps since sharing did not pay
 };

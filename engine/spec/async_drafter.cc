@@ -34,7 +34,7 @@ AsyncDrafter::~AsyncDrafter() {
 
 void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   CHECK(!running_);
-  Settle();
+  WaitUntilIdle();
   sequence_.assign(job.sequence.begin(), job.sequence.end());
   verified_.size = job.draft.size;
   for (int i = 0; i < job.draft.size; ++i) verified_[i].token = job.draft[i].token;
@@ -59,18 +59,18 @@ void AsyncDrafter::Start(const Job& job, const std::vector<Branch>& branches) {
   wake_.NotifyOne();
 }
 
-void AsyncDrafter::Settle() {
+void AsyncDrafter::WaitUntilIdle() {
   constexpr std::chrono::milliseconds kSlice{20};
   base::MutexLock lock(mutex_);
   while (busy_) {
     if (idle_.WaitUntil(mutex_, std::chrono::steady_clock::now() + kSlice)) continue;
     lock.Unlock();
-    if (goes_on_ && !goes_on_()) stop_ = true;
+    if (should_continue_ && !should_continue_()) stop_ = true;
     lock.Lock();
   }
 }
 
-bool AsyncDrafter::Take(int k, int token, int at_least, Draft& draft) {
+bool AsyncDrafter::TakeBranch(int k, int token, int at_least, Draft& draft) {
   const std::size_t ready = ready_.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < ready; ++i) {
     Entry& entry = entries_[i];
@@ -88,10 +88,10 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
   if (!whole_) stop_ = true;
   Report report;
   // A complete draft need not wait for the token being computed on another branch.
-  report.hit = !whole_ && Take(k, token, depth_, draft);
+  report.hit = !whole_ && TakeBranch(k, token, depth_, draft);
   if (!report.hit) {
-    Settle();
-    report.hit = Take(k, token, 1, draft);
+    WaitUntilIdle();
+    report.hit = TakeBranch(k, token, 1, draft);
   }
   const double ended = seconds_.load(std::memory_order_acquire);
   report.seconds = ended > 0 ? ended : watch_.Seconds();
@@ -103,7 +103,7 @@ AsyncDrafter::Report AsyncDrafter::Finish(int k, int token, Draft& draft) {
 void AsyncDrafter::Abandon() {
   running_ = false;
   stop_ = true;
-  Settle();
+  WaitUntilIdle();
 }
 
 void AsyncDrafter::Main() {
@@ -132,7 +132,7 @@ void AsyncDrafter::DraftBranches() {
     if (unknown && together) {
       if (!FindNext(i)) return;
     } else if (together) {
-      const std::size_t drafted = DraftTogether(i);
+      const std::size_t drafted = DraftBatch(i);
       if (drafted == 0) return;
       i += drafted;
     } else {
@@ -150,7 +150,7 @@ bool AsyncDrafter::FindNext(std::size_t at) {
   return true;
 }
 
-std::size_t AsyncDrafter::DraftTogether(std::size_t first) {
+std::size_t AsyncDrafter::DraftBatch(std::size_t first) {
   constexpr std::size_t kAtOnce = 4;  // the most probable first: the target may finish
   const std::size_t slot = ready_.load(std::memory_order_relaxed);
   const auto most = static_cast<std::size_t>(source_.paths_max());

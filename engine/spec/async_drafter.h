@@ -51,12 +51,14 @@ class AsyncDrafter {
   };
   // The verification accepted k tokens, followed by `token`: stops the thread within one token and
   // moves the matching branch's draft, if any, to `draft` (cleared first). Drops all other
-  // branches. Does not wait for the thread if the draft is complete: see Settle.
+  // branches. Does not wait for the thread if the draft is complete: see WaitUntilIdle.
   Report Finish(int k, int token, Draft& draft);
   // Called during waits for the thread, as in Decoder::SetOnWait.
-  void SetOnWait(const std::function<bool()>& goes_on) { goes_on_ = goes_on; }
+  void SetOnWait(const std::function<bool()>& should_continue) {
+    should_continue_ = should_continue;
+  }
   // Waits until the draft thread is idle. The source may then be used until the next Start.
-  void Settle();
+  void WaitUntilIdle();
   // Stops the thread and drops all drafts.
   void Abandon();
   bool running() const { return running_; }
@@ -75,11 +77,11 @@ class AsyncDrafter {
   bool FindNext(std::size_t at);
   // Drafts the branches from `first` on that one step of the source can take together. Returns
   // their number; 0 when asked to stop.
-  std::size_t DraftTogether(std::size_t first);
+  std::size_t DraftBatch(std::size_t first);
   // Adds branches for the alternatives, once the draft's own next token is known.
   void AddAlternates(const Proposal& next, std::size_t from);
   // Moves the draft for this outcome to `draft`, if it has at least `at_least` tokens.
-  bool Take(int k, int token, int at_least, Draft& draft);
+  bool TakeBranch(int k, int token, int at_least, Draft& draft);
 
   DraftSource& source_;
   // Written by Start and read by the draft thread until it is idle.
@@ -95,7 +97,7 @@ class AsyncDrafter {
   std::atomic<std::size_t> ready_{0};
   std::atomic<int> tokens_{0};
   std::atomic<double> seconds_{0};  // from Start until the thread was idle; 0: it is running
-  std::function<bool()> goes_on_;
+  std::function<bool()> should_continue_;
   std::atomic<bool> next_known_{false};  // verified_[n_] is the draft's own token there
 
   bool running_ = false;  // decode thread: started and not finished

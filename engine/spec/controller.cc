@@ -34,7 +34,7 @@ void Controller::Begin(const Request& request) {
   request_.tokens_max = std::clamp(request.tokens_max, 0, kDraftTokensMax);
   mode_ = request.mode;
   behind_ = request.prompt;
-  resting_ = streak_ = 0;
+  paused_rounds_ = streak_ = 0;
   tables().phi = PhiEstimator(tables().pair.phi());
   if ((mode_ == SpecMode::kBranch || mode_ == SpecMode::kExhaustive) && !params_.parallel)
     mode_ = SpecMode::kSync;  // no source can work beside the target
@@ -137,8 +137,8 @@ Controller::Plan Controller::Next(int room) {
   if (mode_ == SpecMode::kOff || (tokens < 1 && !request_.extra)) return plan_;
   if (mode_ == SpecMode::kExhaustive)
     return plan_ = {mode_, tokens, params_.threads, params_.draft_threads};
-  if (mode_ == SpecMode::kSync && resting_ > 0 && !request_.extra) {
-    --resting_;
+  if (mode_ == SpecMode::kSync && paused_rounds_ > 0 && !request_.extra) {
+    --paused_rounds_;
     return plan_;
   }
   if (mode_ == SpecMode::kAuto && params_.free) {
@@ -241,16 +241,16 @@ void Controller::Add(const Draft& draft, const Round& round) {
   if (round.draft_tokens > 0) draft_s_.Add(round.draft_s / round.draft_tokens);
   if (round.ahead_tokens > 0 && draft_s_.value() > 0)
     draft_slowdown_.Add(round.ahead_s / round.ahead_tokens / draft_s_.value());
-  Rest(round);
+  PauseDrafting(round);
   Account(draft, round);
 }
 
 // Drafts less and less often while the first tokens of drafts are rejected.
-void Controller::Rest(const Round& round) {
-  constexpr int kRestMax = 5;  // 32 rounds
+void Controller::PauseDrafting(const Round& round) {
+  constexpr int kPauseMax = 5;  // 32 rounds
   if (params_.fixed || params_.free || round.drafted == 0) return;
-  streak_ = round.verified > 0 ? 0 : std::min(streak_ + 1, kRestMax);
-  resting_ = streak_ == 0 ? 0 : 1 << streak_;
+  streak_ = round.verified > 0 ? 0 : std::min(streak_ + 1, kPauseMax);
+  paused_rounds_ = streak_ == 0 ? 0 : 1 << streak_;
 }
 
 void Controller::Account(const Draft& draft, const Round& round) {

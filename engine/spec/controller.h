@@ -141,7 +141,7 @@ class Controller {
   // Returns the time that a round with a draft may lose against plain decoding.
   double Risk() const;
   bool InBudget(double further_s) const;
-  void Rest(const Round& round);
+  void PauseDrafting(const Round& round);
   void Account(const Draft& draft, const Round& round);
 
   const Params params_;
@@ -153,11 +153,11 @@ class Controller {
   DecayedMean draft_slowdown_{1}, verify_slowdown_{1};
   std::array<Tables, 2> tables_;
   std::vector<Arm> arms_;
-  Arm* arm_ = nullptr;                 // of this round
-  double elapsed_s_ = 0, lost_s_ = 0;  // of the last minutes
-  int resting_ = 0, streak_ = 0;       // rounds to skip drafting; unprofitable drafts in a row
-  int behind_ = 0;                     // tokens since the last draft
-  int since_trial_ = 0;                // rounds
+  Arm* arm_ = nullptr;                  // of this round
+  double elapsed_s_ = 0, lost_s_ = 0;   // of the last minutes
+  int paused_rounds_ = 0, streak_ = 0;  // rounds to skip drafting; unprofitable drafts in a row
+  int behind_ = 0;                      // tokens since the last draft
+  int since_trial_ = 0;                 // rounds
   std::size_t turn_ = 0;
 };
 

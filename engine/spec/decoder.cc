@@ -30,7 +30,7 @@ Decoder::Decoder(const Params& p)
       controller_(p.controller),
       acceptance_(p.acceptance),
       width_(p.width),
-      chance_(p.chance) {
+      random_(p.random_source) {
   sequence_.reserve(static_cast<std::size_t>(capacity_) + kProposalsMax);
   inputs_.reserve(kProposalsMax);
   out_.reserve(kProposalsMax);
@@ -69,11 +69,11 @@ void Decoder::End() {
   if (source_ != nullptr) target_.SetThreads(target_.threads());
   draft_.Clear();
   UpdateState();
-  LetGoOfGrammar();
+  ReleaseGrammar();
 }
 
 // Releases the grammar of an ended answer, so that its memory can be reused.
-void Decoder::LetGoOfGrammar() {
+void Decoder::ReleaseGrammar() {
   if (sampler_.params().constraint == nullptr) return;
   if (drafting_) source_->Begin({}, {});
   if (drafting_ && beside_ != nullptr && beside_ != source_) beside_->Begin({}, {});
@@ -82,7 +82,7 @@ void Decoder::LetGoOfGrammar() {
 
 int Decoder::First(std::span<const float> logits) {
   const std::uint64_t position = sequence_.size();
-  const int token = Choose(sampler_.Compute(logits), chance(), position);
+  const int token = DrawToken(sampler_.Compute(logits), random_source(), position);
   sampler_.Accept(token);
   sequence_.push_back(token);
   return token;
@@ -103,7 +103,7 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
     round.threads = plan.threads;
     const Status made = MakeDraft(plan, round);
     if (made.code() == StatusCode::kCancelled) return made;
-    if (!made.ok()) GiveUpDrafting(made);
+    if (!made.ok()) StopDrafting(made);
   }
   if (drafting_) {
     const Controller::Plan& plan = controller_->plan();
@@ -120,7 +120,7 @@ exec::StepResult<std::span<const int>> Decoder::Next(int wanted) {
     stats_.mode_now = SpecModeName(SpecMode::kOff);
     return verified;
   }
-  TakeNext(round);
+  UseNextDraft(round);
   round.total_s = whole.Seconds();
   controller_->Add(draft_, round);
   Count(round);
@@ -140,7 +140,7 @@ exec::StepResult<std::span<const int>> Decoder::Verify(int n, Round& round) {
     return logits.error();
   }
   logits_ = *logits;
-  JudgeRows(*logits, round);
+  VerifyRows(*logits, round);
   target_.Keep(round.accepted + 1);
   return std::span<const int>(out_);
 }
@@ -160,18 +160,18 @@ exec::StepResult<std::span<const int>> Decoder::VerifyForced(int n) {
 }
 
 // Continues the answer without drafts after an error of the source.
-void Decoder::GiveUpDrafting(const Status& why) {
+void Decoder::StopDrafting(const Status& why) {
   base::LogWarning("no further drafts for this answer: ", why.message());
   drafting_ = false;
   draft_.Clear();
   target_.SetThreads(target_.threads());
 }
 
-void Decoder::SetOnWait(const std::function<bool()>& goes_on) {
+void Decoder::SetOnWait(const std::function<bool()>& should_continue) {
   if (source_ == nullptr) return;
-  if (ahead_ != nullptr) ahead_->SetOnWait(goes_on);
-  if (beside_ != nullptr && beside_ != source_) beside_->SetOnWait(goes_on);
-  source_->SetOnWait(goes_on);
+  if (ahead_ != nullptr) ahead_->SetOnWait(should_continue);
+  if (beside_ != nullptr && beside_ != source_) beside_->SetOnWait(should_continue);
+  source_->SetOnWait(should_continue);
 }
 
 Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
@@ -183,7 +183,7 @@ Status Decoder::MakeDraft(const Controller::Plan& plan, Round& round) {
   round.drafted = before;
   if (!controller_->More(draft_)) return OkStatus();
   const base::Stopwatch watch;
-  if (ahead_ != nullptr) ahead_->Settle();
+  if (ahead_ != nullptr) ahead_->WaitUntilIdle();
   source_->SetThreads(0);
   const auto more = [this](const Draft& draft) { return controller_->More(draft); };
   RETURN_IF_ERROR(source_->Propose(sequence_, more, draft_));
@@ -200,9 +200,9 @@ void Decoder::StartAhead(const Controller::Plan& plan, int n) {
   if (ahead_ == nullptr || (plan.mode != SpecMode::kBranch && !whole)) return;
   const int room = capacity_ - base::IntSize(sequence_) - n - 2;
   if (room < 1) return;
-  ahead_->Settle();
+  ahead_->WaitUntilIdle();
   beside_->SetThreads(plan.draft_threads);
-  beside_->TargetRests(sequence_);
+  beside_->OnTargetIdle(sequence_);
   controller_->Branches(draft_, n, branches_);
   double all = 0;
   for (const Branch& branch : branches_)
@@ -217,7 +217,7 @@ void Decoder::StartAhead(const Controller::Plan& plan, int n) {
                 branches_);
 }
 
-void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
+void Decoder::VerifyRows(std::span<const float> logits, Round& round) {
   const std::size_t vocab = logits.size() / inputs_.size();
   out_.clear();
   for (int i = 0;; ++i) {
@@ -226,10 +226,10 @@ void Decoder::JudgeRows(std::span<const float> logits, Round& round) {
     const std::uint64_t position = sequence_.size();
     Verdict verdict{false, 0};
     if (i < draft_.size) {
-      verdict = Judge(target, draft_[i], acceptance_, chance(), position, scratch_);
+      verdict = VerifyProposal(target, draft_[i], acceptance_, random_source(), position, scratch_);
       ++round.judged;
     } else {
-      verdict.token = Choose(target, chance(), position);
+      verdict.token = DrawToken(target, random_source(), position);
     }
     sampler_.Accept(verdict.token);
     sequence_.push_back(verdict.token);
@@ -256,7 +256,7 @@ int Decoder::RankOf(int token, const Proposal& proposal, bool whole) {
 
 // Takes the draft that the next round begins with: the branch that matched, or the rest of this
 // draft.
-void Decoder::TakeNext(Round& round) {
+void Decoder::UseNextDraft(Round& round) {
   next_.Clear();
   const int token = out_.back();
   if (ahead_ != nullptr && ahead_->running()) {

@@ -43,7 +43,8 @@ class Decoder {
     Controller* controller = nullptr;  // with a source
     Acceptance acceptance = Acceptance::kSameText;
     int width = 2;
-    const sampling::Chance* chance = nullptr;  // for tests that record draws; null: the sampler's
+    // For tests that record draws; null: the sampler's.
+    const sampling::RandomSource* random_source = nullptr;
   };
   explicit Decoder(const Params& params);
   ~Decoder();
@@ -70,7 +71,7 @@ class Decoder {
   }
   // Sets a function that is called repeatedly during a long round, from any thread; false cancels
   // the round (Cancelled). Call between sequences.
-  void SetOnWait(const std::function<bool()>& goes_on);
+  void SetOnWait(const std::function<bool()>& should_continue);
   // Ends the sequence and all drafting for it.
   void End();
 
@@ -85,24 +86,24 @@ class Decoder {
   }
 
  private:
-  void LetGoOfGrammar();
+  void ReleaseGrammar();
   // Fills draft_ for this round, from a branch drafted ahead or with a new draft.
   Status MakeDraft(const Controller::Plan& plan, Round& round);
   exec::StepResult<std::span<const int>> VerifyForced(int n);
   // Runs the target on the last token and `n` tokens of draft_, and judges its distributions.
   exec::StepResult<std::span<const int>> Verify(int n, Round& round);
   void StartAhead(const Controller::Plan& plan, int n);
-  // Judges the rows and appends the resulting tokens to out_.
-  void JudgeRows(std::span<const float> logits, Round& round);
+  // Verifies the rows and appends the resulting tokens to out_.
+  void VerifyRows(std::span<const float> logits, Round& round);
   // The rank of `token` among the guesses of `proposal`; `whole`: the draft was fully accepted.
   static int RankOf(int token, const Proposal& proposal, bool whole);
-  void GiveUpDrafting(const Status& why);
-  void TakeNext(Round& round);
+  void StopDrafting(const Status& why);
+  void UseNextDraft(Round& round);
   void Count(const Round& round);
   void KeepRound(const Round& round);
   void UpdateState();
-  const sampling::Chance& chance() const {
-    return chance_ != nullptr ? *chance_ : sampler_.chance();
+  const sampling::RandomSource& random_source() const {
+    return random_ != nullptr ? *random_ : sampler_.random_source();
   }
 
   Target& target_;
@@ -113,7 +114,7 @@ class Decoder {
   Controller* const controller_;
   const Acceptance acceptance_;
   const int width_;
-  const sampling::Chance* const chance_;
+  const sampling::RandomSource* const random_;
   std::unique_ptr<AsyncDrafter> ahead_;
 
   std::vector<int> sequence_, inputs_, out_;

@@ -28,7 +28,7 @@ class DraftSource {
   // Called while the target is idle and has computed all of `sequence` but its last token. A source
   // that runs in parallel and reads the target's KV cache copies the blocks that it needs. On the
   // decode thread, before another thread proposes.
-  virtual void TargetRests(std::span<const int> /*sequence*/) {}
+  virtual void OnTargetIdle(std::span<const int> /*sequence*/) {}
   // One continuation of a sequence: its first `kept` tokens, then `token`.
   struct Path {
     int kept = 0;

@@ -90,7 +90,7 @@ ModelSource::ModelSource(Parts parts)
       target_(parts.target),
       cache_(std::make_unique<nn::KvCache>(*pool_, parts.capacity)),
       transformer_(std::move(parts.transformer)),
-      drawer_(transformer_->config().vocab_size, parts.capacity + kProposalsMax),
+      proposals_(transformer_->config().vocab_size, parts.capacity + kProposalsMax),
       width_(parts.width),
       acceptance_(parts.acceptance),
       threads_alone_(workers_.threads()),
@@ -109,7 +109,7 @@ ModelSource::ModelSource(Parts parts)
 }
 
 void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
-  drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
+  proposals_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
   prompt_ = prompt.size();
   if (target_ == nullptr) return;  // keeps the cached tokens for reuse
   cache_->Clear();
@@ -117,7 +117,7 @@ void ModelSource::Begin(std::span<const int> prompt, const SamplingParams& param
   taken_ = 0;
 }
 
-void ModelSource::TargetRests(std::span<const int> sequence) {
+void ModelSource::OnTargetIdle(std::span<const int> sequence) {
   if (target_ == nullptr) return;
   const int length = target_->length();
   if (length == taken_) return;  // the drafts after it stay valid
@@ -140,7 +140,7 @@ Result<std::span<const float>> ModelSource::Feed() {
   const bool self = target_ != nullptr;  // never the whole network
   const std::size_t chunk = transformer_->tokens_max();
   while (cached_.size() < wanted_.size()) {
-    if (wanted_.size() - cached_.size() > chunk / 4 && goes_on_ && !goes_on_())
+    if (wanted_.size() - cached_.size() > chunk / 4 && should_continue_ && !should_continue_())
       return Status(StatusCode::kCancelled, "the draft is not wanted any more");
     const std::size_t count = std::min(chunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
@@ -153,10 +153,10 @@ Result<std::span<const float>> ModelSource::Feed() {
                                             : exec::Transformer::Step::kPrefill));
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
-  return Widened(logits);
+  return WithAllTokens(logits);
 }
 
-std::span<const float> ModelSource::Widened(std::span<const float> logits) {
+std::span<const float> ModelSource::WithAllTokens(std::span<const float> logits) {
   if (logits_.empty()) return logits;
   std::copy_n(logits.begin(), head_, logits_.begin());
   return logits_;
@@ -184,9 +184,9 @@ Status ModelSource::Propose(std::span<const int> sequence, const More& more, Dra
   while (draft.size < kProposalsMax && base::IntSize(wanted_) <= capacity() && more(draft)) {
     if (std::exchange(first, false)) RETURN_IF_ERROR(CatchUp());
     ASSIGN_OR_RETURN(const auto logits, Feed());
-    drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
+    proposals_.Accept(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];
-    drawer_.Draw(logits, base::IntSize(wanted_), proposal);
+    proposals_.Draw(logits, base::IntSize(wanted_), proposal);
     wanted_.push_back(proposal.token);
     ++draft.size;
   }
@@ -232,9 +232,9 @@ Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
   for (std::size_t k = 0; k < step_paths_.size(); ++k) {
     PathState& state = paths_[step_paths_[k]];
     Draft& draft = *paths[step_paths_[k]].draft;
-    drawer_.Follow(std::span<const int>(state.tokens).subspan(prompt_));
-    drawer_.Draw(Widened(logits.subspan(k * row, row)), base::IntSize(state.tokens),
-                 draft[draft.size]);
+    proposals_.Accept(std::span<const int>(state.tokens).subspan(prompt_));
+    proposals_.Draw(WithAllTokens(logits.subspan(k * row, row)), base::IntSize(state.tokens),
+                    draft[draft.size]);
     state.tokens.push_back(draft[draft.size].token);
     ++draft.size;
   }

@@ -15,7 +15,7 @@
 
 #include "engine/load/loaded_model.h"
 #include "engine/spec/draft_source.h"
-#include "engine/spec/drawer.h"
+#include "engine/spec/proposal_sampler.h"
 #include "engine/spec/verify.h"
 
 namespace thermocline::spec {
@@ -48,7 +48,7 @@ class ModelSource final : public DraftSource {
 
   const char* name() const override { return target_ != nullptr ? "self" : "model"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
-  void TargetRests(std::span<const int> sequence) override;
+  void OnTargetIdle(std::span<const int> sequence) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
   int paths_max() const override { return static_cast<int>(paths_.size()); }
   Status ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
@@ -59,7 +59,9 @@ class ModelSource final : public DraftSource {
   static std::size_t SelfKvBytes(const model::ModelConfig& config, kernels::KvType type);
   bool parallel() const override { return true; }
   int capacity() const override { return cache_->capacity(); }
-  void SetOnWait(const std::function<bool()>& goes_on) override { goes_on_ = goes_on; }
+  void SetOnWait(const std::function<bool()>& should_continue) override {
+    should_continue_ = should_continue;
+  }
   double catch_up_s() const override { return catch_up_s_; }
   void SetThreads(int threads) override {
     workers_.SetActive(threads > 0 ? threads : threads_alone_);
@@ -93,23 +95,23 @@ class ModelSource final : public DraftSource {
   Result<std::span<const float>> Feed();
   // Returns logits [V] of all tokens, if only the first ones can be drafted; valid until the next
   // call.
-  std::span<const float> Widened(std::span<const float> logits);
+  std::span<const float> WithAllTokens(std::span<const float> logits);
 
   const std::unique_ptr<load::LoadedModel> model_;
   const std::unique_ptr<base::WorkerPool> own_workers_;
   base::WorkerPool& workers_;
   const std::unique_ptr<nn::KvPool> pool_;
   const nn::KvCache* const
-      target_;  // the cache that TargetRests reads; null: this model computes its own
+      target_;  // the cache that OnTargetIdle reads; null: this model computes its own
   const std::unique_ptr<nn::KvCache> cache_;
   std::vector<PathState> paths_;
   std::vector<int> step_paths_;
   std::vector<exec::Transformer::Part> step_parts_;
   const std::unique_ptr<exec::Transformer> transformer_;
-  Drawer drawer_;
+  ProposalSampler proposals_;
   const int width_;
   const Acceptance acceptance_;
-  std::function<bool()> goes_on_;
+  std::function<bool()> should_continue_;
   double catch_up_s_ = 0;
   int threads_alone_ = 1;
   const std::size_t head_ = 0;  // tokens that can be drafted

@@ -13,14 +13,14 @@ SelfSource::SelfSource(const Params& p)
       pool_(*p.model.pool),
       policies_(p.policies),
       kept_(p.policies.size()),
-      drawer_(p.model.config.vocab_size, p.cache.capacity() + kProposalsMax),
+      proposals_(p.model.config.vocab_size, p.cache.capacity() + kProposalsMax),
       width_(p.width),
       acceptance_(p.acceptance) {
   wanted_.reserve(static_cast<std::size_t>(p.cache.capacity()) + kProposalsMax);
 }
 
 void SelfSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
-  drawer_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
+  proposals_.Begin(prompt, params, width_, acceptance_ == Acceptance::kRejection);
   prompt_ = prompt.size();
 }
 
@@ -54,9 +54,9 @@ Status SelfSource::Draw(std::span<const int> sequence, const More& more, Draft& 
                      transformer_.Forward(tokens, cache_, Transformer::Logits::kLast,
                                           Transformer::Step::kVerify));
     transformer_.EndVerify(0);  // drafting must not influence which neurons stay in memory
-    drawer_.Follow(std::span<const int>(wanted_).subspan(prompt_));
+    proposals_.Accept(std::span<const int>(wanted_).subspan(prompt_));
     Proposal& proposal = draft[draft.size];
-    drawer_.Draw(logits, base::IntSize(wanted_), proposal);
+    proposals_.Draw(logits, base::IntSize(wanted_), proposal);
     wanted_.push_back(proposal.token);
     ++draft.size;
   }

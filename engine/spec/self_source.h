@@ -7,7 +7,7 @@
 
 #include "engine/load/loaded_model.h"
 #include "engine/spec/draft_source.h"
-#include "engine/spec/drawer.h"
+#include "engine/spec/proposal_sampler.h"
 #include "engine/spec/verify.h"
 
 namespace thermocline::spec {
@@ -38,7 +38,7 @@ class SelfSource final : public DraftSource {
   nn::KvCache& cache_;
   base::WorkerPool& pool_;
   std::vector<ffn::FfnPolicy> policies_, kept_;  // [L]
-  Drawer drawer_;
+  ProposalSampler proposals_;
   const int width_;
   const Acceptance acceptance_;
   std::size_t prompt_ = 0;   // tokens

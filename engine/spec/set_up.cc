@@ -141,7 +141,7 @@ Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft
   return OkStatus();
 }
 
-void AskOfTarget(const SpecOptions& options, load::LoadOptions& target) {
+void AddDraftNeeds(const SpecOptions& options, load::LoadOptions& target) {
   if (options.mode == SpecMode::kOff || options.chosen_source() != SpecSource::kSelf) return;
   std::string& also = target.model.ffn.also;
   // A model with rules for mode inputs uses these for drafting.

@@ -29,7 +29,7 @@ Status CheckPair(const load::LoadedModel& target, const load::LoadedModel& draft
 
 // Adds the draft's needs to the target's load options: the predictor for drafts by the target
 // itself, and memory to draft ahead.
-void AskOfTarget(const SpecOptions& options, load::LoadOptions& target);
+void AddDraftNeeds(const SpecOptions& options, load::LoadOptions& target);
 
 // Everything that decodes with drafts. Decode thread only, except Create.
 class Speculation {

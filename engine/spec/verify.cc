@@ -28,27 +28,27 @@ void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
 
 }  // namespace
 
-Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
-              const sampling::Chance& chance, std::uint64_t position,
-              sampling::Distribution& scratch) {
+Verdict VerifyProposal(const sampling::Distribution& target, const Proposal& proposal,
+                       Acceptance acceptance, const sampling::RandomSource& random,
+                       std::uint64_t position, sampling::Distribution& scratch) {
   const sampling::Distribution& draft = proposal.distribution;
   if (acceptance == Acceptance::kSameText || draft.size() == 0) {
-    const int token = Choose(target, chance, position);
+    const int token = DrawToken(target, random, position);
     return {token == proposal.token, token};
   }
   const double p = target.Probability(proposal.token), q = draft.Probability(proposal.token);
-  if (p >= q || chance.Accept(p / q, position)) return {true, proposal.token};
+  if (p >= q || random.Accept(p / q, position)) return {true, proposal.token};
   Residual(target, draft, scratch);
   if (scratch.size() == 0) {  // p equals q except for rounding
     if (p > 0) return {true, proposal.token};
-    return {false, chance.Pick(target, position, sampling::Stream::kCorrection)};
+    return {false, random.Pick(target, position, sampling::Stream::kCorrection)};
   }
-  return {false, chance.Pick(scratch, position, sampling::Stream::kCorrection)};
+  return {false, random.Pick(scratch, position, sampling::Stream::kCorrection)};
 }
 
-int Choose(const sampling::Distribution& target, const sampling::Chance& chance,
-           std::uint64_t position) {
-  return chance.Pick(target, position, sampling::Stream::kToken);
+int DrawToken(const sampling::Distribution& target, const sampling::RandomSource& random,
+              std::uint64_t position) {
+  return random.Pick(target, position, sampling::Stream::kToken);
 }
 
 }  // namespace thermocline::spec

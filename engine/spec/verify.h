@@ -32,12 +32,12 @@ struct Verdict {
 // distribution is judged by same text, which is rejection with q(x) = 1. `scratch` is overwritten;
 // nothing allocates once it has been reserved for V tokens. Requires: `target` is not empty; a
 // proposal's distribution is the one from which Pick(q, position, kToken) drew the token.
-Verdict Judge(const sampling::Distribution& target, const Proposal& proposal, Acceptance acceptance,
-              const sampling::Chance& chance, std::uint64_t position,
-              sampling::Distribution& scratch);
+Verdict VerifyProposal(const sampling::Distribution& target, const Proposal& proposal,
+                       Acceptance acceptance, const sampling::RandomSource& random,
+                       std::uint64_t position, sampling::Distribution& scratch);
 
 // The token at `position` if there is no proposal.
-int Choose(const sampling::Distribution& target, const sampling::Chance& chance,
-           std::uint64_t position);
+int DrawToken(const sampling::Distribution& target, const sampling::RandomSource& random,
+              std::uint64_t position);
 
 }  // namespace thermocline::spec

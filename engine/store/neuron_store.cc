@@ -270,7 +270,7 @@ Status NeuronStore::Await() {
   return OkStatus();
 }
 
-void NeuronStore::Poke() {
+void NeuronStore::Poll() {
   if (queue_->idle() || !error_.ok()) return;
   error_ = queue_->Poll(std::chrono::milliseconds(0),
                         [this](const BundleQueue::Arrival& a) { Arrive(a); });

@@ -73,7 +73,7 @@ class NeuronStore {
   std::int64_t fresh_uses() const { return fresh_uses_; }
   // Collects finished reads and starts waiting ones, without blocking. Called between other work so
   // that the device does not idle. Errors are returned by Await.
-  void Poke();
+  void Poll();
 
   // Drops the step and all reads in flight; the cache stays as it is.
   void Abandon();
@@ -134,7 +134,7 @@ class NeuronStore {
   std::vector<Use> uses_;     // of this step
   std::vector<int> ahead_;    // neurons of ahead_layer_ that are read ahead
   int ahead_layer_ = -1;
-  Status error_;  // the error that Poke met
+  Status error_;  // the error that Poll met
   std::int64_t fresh_uses_ = 0;
   std::size_t wanted_ = 0;  // neurons that Await waits for
   std::int64_t now_ = 0;    // tokens kept so far

@@ -11,7 +11,7 @@
 namespace thermocline::loadtest {
 
 // Live counts for the progress line.
-struct Pulse {
+struct ChunkCounter {
   std::atomic<std::uint64_t> chunks = 0;
 };
 
@@ -26,7 +26,7 @@ class Client {
   virtual void EndAll(Outcome outcome) = 0;
   // From now on, times are counted from the clock's start.
   virtual void SetClock(RunClock clock) = 0;
-  virtual const Pulse& pulse() const = 0;
+  virtual const ChunkCounter& chunk_counter() const = 0;
 };
 
 }  // namespace thermocline::loadtest

@@ -7,14 +7,14 @@ namespace thermocline::loadtest {
 namespace asio = boost::asio;
 
 GrpcCall::GrpcCall(asio::io_context& io, Setup setup, const Request& request, double t_scheduled,
-                   Pulse& pulse, Client::Done done)
+                   ChunkCounter& chunk_counter, Client::Done done)
     : io_(io),
       setup_(std::move(setup)),
       keep_text_(request.keep_text),
       malformed_(request.fault != Fault::kNone),
       leave_after_(request.leave_after_chunks),
       read_pause_s_(request.read_pause_s),
-      pulse_(pulse),
+      chunk_counter_(chunk_counter),
       done_(std::move(done)),
       pause_(io) {
   answer_.id = request.id;
@@ -63,7 +63,7 @@ void GrpcCall::OnEvent(double now) {
   if (event_.has_finished()) OnFinished(event_.finished());
   if (!event_.has_delta() || event_.delta().text().empty()) return;
   ++answer_.chunks;
-  ++pulse_.chunks;
+  ++chunk_counter_.chunks;
   if (!answer_.t_first_content.has_value()) answer_.t_first_content = now;
   if (answer_.t_chunks.size() < kChunkTimesMax) answer_.t_chunks.push_back(now);
   if (keep_text_ && answer_.text.size() < kTextBytesMax) answer_.text += event_.delta().text();
@@ -95,11 +95,11 @@ void GrpcCall::OnDone(const grpc::Status& status) {
   // The header precedes the first event, though its reaction may have run later.
   if (answer_.t_header.has_value() && answer_.t_first_byte.has_value())
     answer_.t_header = std::min(*answer_.t_header, *answer_.t_first_byte);
-  Judge(status);
+  SetOutcome(status);
   asio::post(io_, [self = std::move(self_)] { self->done_(std::move(self->answer_)); });
 }
 
-void GrpcCall::Judge(const grpc::Status& status) {
+void GrpcCall::SetOutcome(const grpc::Status& status) {
   const int ended_as = ended_as_;
   const grpc::StatusCode code = status.error_code();
   answer_.status = code;

@@ -29,7 +29,7 @@ class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
     RunClock clock;
   };
   GrpcCall(boost::asio::io_context& io, Setup setup, const Request& request, double t_scheduled,
-           Pulse& pulse, Client::Done done);
+           ChunkCounter& chunk_counter, Client::Done done);
 
   // Borrows the stub until the end.
   void Start(v1::Inference::Stub& stub);
@@ -44,14 +44,14 @@ class GrpcCall final : public grpc::ClientReadReactor<v1::GenerateEvent>,
   void OnEvent(double now);
   void OnFinished(const v1::Finished& finished);
   void ReadAfterPause();
-  void Judge(const grpc::Status& status);
+  void SetOutcome(const grpc::Status& status);
 
   boost::asio::io_context& io_;
   const Setup setup_;
   const bool keep_text_, malformed_;
   const std::optional<int> leave_after_;
   const double read_pause_s_;
-  Pulse& pulse_;
+  ChunkCounter& chunk_counter_;
   const Client::Done done_;
   boost::asio::steady_timer pause_;  // I/O thread only
   grpc::ClientContext context_;

@@ -91,17 +91,18 @@ class GrpcClient : public Client {
     const bool slow = request.read_pause_s > 0;
     UnderWay& entry = under_way_[number];
     entry.stub = TakeStub(slow);
-    entry.call = std::make_shared<GrpcCall>(
-        io_,
-        GrpcCall::Setup{.message = MessageOf(request, options_),
-                        .api_key = options_.api_key,
-                        .timeout_s = options_.timeout_s,
-                        .clock = clock_},
-        request, t_scheduled, pulse_, [this, number, slow, done = std::move(done)](Answer answer) {
-          auto node = under_way_.extract(number);
-          if (!slow) idle_.push_back(std::move(node.mapped().stub));
-          done(std::move(answer));
-        });
+    entry.call =
+        std::make_shared<GrpcCall>(io_,
+                                   GrpcCall::Setup{.message = MessageOf(request, options_),
+                                                   .api_key = options_.api_key,
+                                                   .timeout_s = options_.timeout_s,
+                                                   .clock = clock_},
+                                   request, t_scheduled, chunk_counter_,
+                                   [this, number, slow, done = std::move(done)](Answer answer) {
+                                     auto node = under_way_.extract(number);
+                                     if (!slow) idle_.push_back(std::move(node.mapped().stub));
+                                     done(std::move(answer));
+                                   });
     entry.call->Start(*entry.stub);
   }
 
@@ -109,7 +110,7 @@ class GrpcClient : public Client {
     for (auto& [number, entry] : under_way_) entry.call->End(outcome);
   }
   void SetClock(RunClock clock) override { clock_ = clock; }
-  const Pulse& pulse() const override { return pulse_; }
+  const ChunkCounter& chunk_counter() const override { return chunk_counter_; }
 
  private:
   using Stub = std::unique_ptr<v1::Inference::Stub>;
@@ -130,7 +131,7 @@ class GrpcClient : public Client {
   const GrpcOptions options_;
   const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   RunClock clock_;
-  Pulse pulse_;
+  ChunkCounter chunk_counter_;
   std::vector<Stub> idle_;
   std::unordered_map<std::uint64_t, UnderWay> under_way_;
   std::uint64_t next_ = 0;

@@ -13,8 +13,8 @@ std::string PathOf(const HttpTarget& target, Route route) {
 
 }  // namespace
 
-struct HttpClient::Exchange {
-  Exchange(const Request& request, double t_scheduled, double t_sent, Done on_done)
+struct HttpClient::PendingRequest {
+  PendingRequest(const Request& request, double t_scheduled, double t_sent, Done on_done)
       : answer(request, t_scheduled, t_sent),
         done(std::move(on_done)),
         paused(request.read_pause_s > 0) {}
@@ -32,69 +32,70 @@ HttpClient::~HttpClient() = default;
 
 void HttpClient::Send(Request request, double t_scheduled, Done done) {
   const std::uint64_t number = next_++;
-  auto owned = std::make_unique<Exchange>(request, t_scheduled, clock_.Now(), std::move(done));
-  Exchange& exchange = *owned;
+  auto owned =
+      std::make_unique<PendingRequest>(request, t_scheduled, clock_.Now(), std::move(done));
+  PendingRequest& pending = *owned;
   under_way_.emplace(number, std::move(owned));
   std::string text = RequestBody(request, options_.body);
   text.insert(0, RequestHeader(options_.target.options, "POST", path_,
                                static_cast<std::int64_t>(text.size())));
-  exchange.call = std::make_shared<HttpCall>(
+  pending.call = std::make_shared<HttpCall>(
       io_, options_.target,
       HttpCall::Setup{.request = std::move(text),
                       .timeout_s = options_.timeout_s,
                       .read_pause_s = request.read_pause_s,
                       .leave_when_sent = request.leave_after_chunks == 0},
-      EventsOf(exchange, number));
+      EventsOf(pending, number));
   std::shared_ptr<Wire> wire;
-  if (!exchange.paused && !idle_.empty()) {
+  if (!pending.paused && !idle_.empty()) {
     wire = std::move(idle_.back());
     idle_.pop_back();
   }
-  exchange.call->Start(std::move(wire));
+  pending.call->Start(std::move(wire));
 }
 
-HttpCall::Events HttpClient::EventsOf(Exchange& exchange, std::uint64_t number) {
+HttpCall::Events HttpClient::EventsOf(PendingRequest& pending, std::uint64_t number) {
   return {.on_header =
-              [this, &exchange](const HttpParser& parser) {
-                exchange.answer.OnHeader(clock_.Now(), parser.status(),
-                                         parser.Field("Content-Type"));
+              [this, &pending](const HttpParser& parser) {
+                pending.answer.OnHeader(clock_.Now(), parser.status(),
+                                        parser.Field("Content-Type"));
               },
-          .on_body = [this, &exchange](std::string_view bytes) { OnBody(exchange, bytes); },
+          .on_body = [this, &pending](std::string_view bytes) { OnBody(pending, bytes); },
           .on_end = [this, number](
                         const Status& status,
                         std::shared_ptr<Wire> wire) { OnEnd(number, status, std::move(wire)); }};
 }
 
-void HttpClient::OnBody(Exchange& exchange, std::string_view bytes) {
-  const std::int64_t before = exchange.answer.chunks();
-  exchange.answer.OnBody(clock_.Now(), bytes);
-  pulse_.chunks += static_cast<std::uint64_t>(exchange.answer.chunks() - before);
-  if (exchange.answer.wants_to_leave()) {
-    exchange.call->End(base::Cancelled("the client left"));
-  } else if (exchange.answer.complete()) {
-    exchange.call->Complete();
+void HttpClient::OnBody(PendingRequest& pending, std::string_view bytes) {
+  const std::int64_t before = pending.answer.chunks();
+  pending.answer.OnBody(clock_.Now(), bytes);
+  chunk_counter_.chunks += static_cast<std::uint64_t>(pending.answer.chunks() - before);
+  if (pending.answer.should_disconnect()) {
+    pending.call->End(base::Cancelled("the client left"));
+  } else if (pending.answer.complete()) {
+    pending.call->Complete();
   }
 }
 
 void HttpClient::OnEnd(std::uint64_t number, const Status& status, std::shared_ptr<Wire> wire) {
   const auto found = under_way_.find(number);
-  const std::unique_ptr<Exchange> exchange = std::move(found->second);
+  const std::unique_ptr<PendingRequest> pending = std::move(found->second);
   under_way_.erase(found);
-  if (wire != nullptr && !exchange->paused && options_.keep_alive) idle_.push_back(std::move(wire));
-  Answer answer = exchange->answer.Finish(clock_.Now(), status);
-  if (exchange->ended_as.has_value()) {
-    answer.outcome = *exchange->ended_as;
+  if (wire != nullptr && !pending->paused && options_.keep_alive) idle_.push_back(std::move(wire));
+  Answer answer = pending->answer.Finish(clock_.Now(), status);
+  if (pending->ended_as.has_value()) {
+    answer.outcome = *pending->ended_as;
     if (answer.outcome == Outcome::kCancelled) answer.error.clear();
   }
-  exchange->done(std::move(answer));
+  pending->done(std::move(answer));
 }
 
 void HttpClient::EndAll(Outcome outcome) {
-  std::vector<Exchange*> all;
-  for (auto& [number, exchange] : under_way_) all.push_back(exchange.get());
-  for (Exchange* exchange : all) {
-    exchange->ended_as = outcome;
-    exchange->call->End(base::DeadlineExceeded("the run has ended"));
+  std::vector<PendingRequest*> all;
+  for (auto& [number, pending] : under_way_) all.push_back(pending.get());
+  for (PendingRequest* pending : all) {
+    pending->ended_as = outcome;
+    pending->call->End(base::DeadlineExceeded("the run has ended"));
   }
 }
 

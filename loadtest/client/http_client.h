@@ -25,21 +25,21 @@ class HttpClient : public Client {
   void Send(Request request, double t_scheduled, Done done) override;
   void EndAll(Outcome outcome) override;
   void SetClock(RunClock clock) override { clock_ = clock; }
-  const Pulse& pulse() const override { return pulse_; }
+  const ChunkCounter& chunk_counter() const override { return chunk_counter_; }
 
  private:
-  struct Exchange;
-  HttpCall::Events EventsOf(Exchange& exchange, std::uint64_t number);
-  void OnBody(Exchange& exchange, std::string_view bytes);
+  struct PendingRequest;
+  HttpCall::Events EventsOf(PendingRequest& pending, std::uint64_t number);
+  void OnBody(PendingRequest& pending, std::string_view bytes);
   void OnEnd(std::uint64_t number, const Status& status, std::shared_ptr<Wire> wire);
 
   asio::io_context& io_;
   const Options options_;
   const std::string path_;
   RunClock clock_;
-  Pulse pulse_;
+  ChunkCounter chunk_counter_;
   std::vector<std::shared_ptr<Wire>> idle_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Exchange>> under_way_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<PendingRequest>> under_way_;
   std::uint64_t next_ = 0;
 };
 

@@ -76,11 +76,11 @@ Answer OpenAiAnswer::Finish(double now, const Status& status) {
   if (is_stream_ && !complete()) sse_.End();
   // An answer ends at the time of its last byte, a failure at the time of its detection.
   if (!(status.ok() && answer_.t_first_byte.has_value())) answer_.t_last = now;
-  Judge(status);
+  SetOutcome(status);
   return std::move(answer_);
 }
 
-void OpenAiAnswer::Judge(const Status& status) {
+void OpenAiAnswer::SetOutcome(const Status& status) {
   if (status.code() == StatusCode::kCancelled) {
     answer_.outcome = Outcome::kCancelled;
   } else if (status.code() == StatusCode::kDeadlineExceeded) {
@@ -89,13 +89,13 @@ void OpenAiAnswer::Judge(const Status& status) {
   } else if (!answer_.t_header.has_value()) {
     answer_.error = status.ok() ? "the connection ended without an answer" : status.message();
   } else if (answer_.status != 200) {
-    JudgeStatus();
+    SetOutcomeOfStatus();
   } else {
-    JudgeStream(status);
+    SetOutcomeOfStream(status);
   }
 }
 
-void OpenAiAnswer::JudgeStatus() {
+void OpenAiAnswer::SetOutcomeOfStatus() {
   answer_.outcome = OutcomeOf(answer_.status);
   answer_.error = StrCat("HTTP ", answer_.status, ": ", ErrorText(body_));
   const bool refused = answer_.status >= 400 && answer_.status < 500;
@@ -105,7 +105,7 @@ void OpenAiAnswer::JudgeStatus() {
   }
 }
 
-void OpenAiAnswer::JudgeStream(const Status& status) {
+void OpenAiAnswer::SetOutcomeOfStream(const Status& status) {
   if (malformed_) {
     answer_.error = "a malformed request was answered with 200";
   } else if (!is_stream_) {

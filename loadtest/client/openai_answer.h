@@ -24,14 +24,14 @@ class OpenAiAnswer {
   // The stream's last event has arrived; later bytes are ignored.
   bool complete() const { return done_marker_ || !failure_.ok(); }
   // True when the client is supposed to leave.
-  bool wants_to_leave() const { return leaves_ && answer_.chunks >= leave_after_; }
+  bool should_disconnect() const { return leaves_ && answer_.chunks >= leave_after_; }
   std::int64_t chunks() const { return answer_.chunks; }
 
  private:
   void OnEvent(const std::string& data);
-  void Judge(const Status& status);
-  void JudgeStatus();
-  void JudgeStream(const Status& status);
+  void SetOutcome(const Status& status);
+  void SetOutcomeOfStatus();
+  void SetOutcomeOfStream(const Status& status);
 
   Answer answer_;
   const bool keep_text_, leaves_, malformed_;

@@ -39,43 +39,43 @@ Result<ProcessMemory> ReadProcessMemory(int pid) {
 }
 
 void MemoryWatch::Add(double time, const ProcessMemory& memory) {
-  if (!readings_.empty() && time - readings_.back().time < interval_s_) return;
-  readings_.push_back({.time = time, .memory = memory});
-  if (readings_.size() < kReadingsMax) return;
-  for (std::size_t i = 0; i < readings_.size() / 2; ++i) readings_[i] = readings_[2 * i];
-  readings_.resize(readings_.size() / 2);
+  if (!samples_.empty() && time - samples_.back().time < interval_s_) return;
+  samples_.push_back({.time = time, .memory = memory});
+  if (samples_.size() < kReadingsMax) return;
+  for (std::size_t i = 0; i < samples_.size() / 2; ++i) samples_[i] = samples_[2 * i];
+  samples_.resize(samples_.size() / 2);
   interval_s_ *= 2;
 }
 
 std::optional<double> MemoryWatch::slope_bytes_per_hour() const {
-  if (readings_.empty()) return std::nullopt;
-  const double begin = readings_.front().time, span = readings_.back().time - begin;
+  if (samples_.empty()) return std::nullopt;
+  const double begin = samples_.front().time, span = samples_.back().time - begin;
   double count = 0, time_sum = 0, bytes_sum = 0;
-  const auto late = [&](const Reading& reading) { return reading.time >= begin + span / 4; };
-  for (const Reading& reading : readings_) {
-    if (!late(reading)) continue;
+  const auto late = [&](const Sample& sample) { return sample.time >= begin + span / 4; };
+  for (const Sample& sample : samples_) {
+    if (!late(sample)) continue;
     ++count;
-    time_sum += reading.time;
-    bytes_sum += BytesOf(reading.memory);
+    time_sum += sample.time;
+    bytes_sum += BytesOf(sample.memory);
   }
   if (count < 4) return std::nullopt;
   const double time_mean = time_sum / count, bytes_mean = bytes_sum / count;
   double both = 0, squares = 0;
-  for (const Reading& reading : readings_) {
-    if (!late(reading)) continue;
-    both += (reading.time - time_mean) * (BytesOf(reading.memory) - bytes_mean);
-    squares += (reading.time - time_mean) * (reading.time - time_mean);
+  for (const Sample& sample : samples_) {
+    if (!late(sample)) continue;
+    both += (sample.time - time_mean) * (BytesOf(sample.memory) - bytes_mean);
+    squares += (sample.time - time_mean) * (sample.time - time_mean);
   }
   return squares > 0 ? std::optional(both / squares * 3600) : std::nullopt;
 }
 
 Json MemoryWatch::ToJson() const {
-  if (readings_.empty()) return nullptr;
+  if (samples_.empty()) return nullptr;
   double most = 0;
-  for (const Reading& reading : readings_) most = std::max(most, BytesOf(reading.memory));
+  for (const Sample& sample : samples_) most = std::max(most, BytesOf(sample.memory));
   const auto slope = slope_bytes_per_hour();
-  const ProcessMemory &first = readings_.front().memory, &last = readings_.back().memory;
-  return Json::Object{{"readings", static_cast<std::int64_t>(readings_.size())},
+  const ProcessMemory &first = samples_.front().memory, &last = samples_.back().memory;
+  return Json::Object{{"readings", static_cast<std::int64_t>(samples_.size())},
                       {"rss_bytes_first", first.rss_bytes},
                       {"rss_bytes_last", last.rss_bytes},
                       {"swap_bytes_first", first.swap_bytes},

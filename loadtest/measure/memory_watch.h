@@ -21,7 +21,7 @@ std::optional<ProcessMemory> ParseProcessStatus(std::string_view text);
 
 class MemoryWatch {
  public:
-  struct Reading {
+  struct Sample {
     double time = 0;  // seconds
     ProcessMemory memory;
   };
@@ -29,7 +29,7 @@ class MemoryWatch {
   // bounded.
   void Add(double time, const ProcessMemory& memory);
 
-  const std::vector<Reading>& readings() const { return readings_; }
+  const std::vector<Sample>& samples() const { return samples_; }
   // The least-squares slope of RSS + swap over the last three quarters of the time, since caches
   // fill at first. nullopt with less than four readings there.
   std::optional<double> slope_bytes_per_hour() const;
@@ -37,7 +37,7 @@ class MemoryWatch {
 
  private:
   double interval_s_ = 1;
-  std::vector<Reading> readings_;
+  std::vector<Sample> samples_;
 };
 
 }  // namespace thermocline::loadtest

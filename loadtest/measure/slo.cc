@@ -88,28 +88,28 @@ Result<SloTerm> ParseTerm(std::string_view text) {
   const auto parts = SplitComparison(text);
   if (!parts.has_value()) return Bad("--slo", text, StrCat("'<' is missing", kExample));
   term.below = parts->below;
-  constexpr std::pair<std::string_view, SloTerm::What> kRates[] = {
-      {"errors", SloTerm::What::kErrors},
-      {"goodput", SloTerm::What::kGoodput},
-      {"requests_per_s", SloTerm::What::kRequestsPerS},
-      {"tokens_per_s", SloTerm::What::kTokensPerS}};
-  for (const auto& [name, what] : kRates) {
+  constexpr std::pair<std::string_view, SloTerm::Quantity> kRates[] = {
+      {"errors", SloTerm::Quantity::kErrors},
+      {"goodput", SloTerm::Quantity::kGoodput},
+      {"requests_per_s", SloTerm::Quantity::kRequestsPerS},
+      {"tokens_per_s", SloTerm::Quantity::kTokensPerS}};
+  for (const auto& [name, quantity] : kRates) {
     if (parts->left != name) continue;
     const auto limit = ParseShare(parts->right);
     if (!limit.has_value()) return Bad("--slo", text, "the limit is no number");
-    if (term.below != (what == SloTerm::What::kErrors))
+    if (term.below != (quantity == SloTerm::Quantity::kErrors))
       return Bad("--slo", text, "errors are limited by '<', rates by '>'");
-    term.what = what;
+    term.quantity = quantity;
     term.limit = *limit;
     return term;
   }
   return ParseLatency(*parts, std::move(term));
 }
 
-double RateOf(SloTerm::What what, const Throughput& throughput) {
-  if (what == SloTerm::What::kGoodput) return throughput.goodput;
-  return what == SloTerm::What::kRequestsPerS ? throughput.requests_per_s
-                                              : throughput.output_tokens_per_s;
+double RateOf(SloTerm::Quantity quantity, const Throughput& throughput) {
+  if (quantity == SloTerm::Quantity::kGoodput) return throughput.goodput;
+  return quantity == SloTerm::Quantity::kRequestsPerS ? throughput.requests_per_s
+                                                      : throughput.output_tokens_per_s;
 }
 
 }  // namespace
@@ -149,16 +149,16 @@ Result<std::vector<SloTerm>> ParseSlo(std::string_view text) {
   return terms;
 }
 
-SloTerm::Verdict SloTerm::Judge(const Figures& figures, const Throughput& throughput) const {
+SloTerm::Verdict SloTerm::Evaluate(const Figures& figures, const Throughput& throughput) const {
   Verdict verdict;
-  if (what == What::kLatency) {
+  if (quantity == Quantity::kLatency) {
     const Samples& samples = figures.latency[measure];
     if (samples.count() > 0) verdict.value = StatisticOf(samples, statistic);
-  } else if (what == What::kErrors) {
+  } else if (quantity == Quantity::kErrors) {
     if (figures.requests > 0)
       verdict.value = static_cast<double>(figures.failed()) / static_cast<double>(figures.requests);
   } else {
-    verdict.value = RateOf(what, throughput);
+    verdict.value = RateOf(quantity, throughput);
   }
   if (verdict.value.has_value())
     verdict.met = below ? *verdict.value <= limit : *verdict.value >= limit;
@@ -193,7 +193,8 @@ Result<GoodLimits> ParseGoodLimits(std::string_view text) {
 GoodLimits LimitsOf(const std::vector<SloTerm>& slo) {
   GoodLimits good;
   for (const SloTerm& term : slo) {
-    if (term.what == SloTerm::What::kLatency) good.limits.emplace_back(term.measure, term.limit);
+    if (term.quantity == SloTerm::Quantity::kLatency)
+      good.limits.emplace_back(term.measure, term.limit);
   }
   return good;
 }

@@ -24,8 +24,8 @@ struct Throughput {
 Throughput ThroughputOf(const Figures& figures, double elapsed_s);
 
 struct SloTerm {
-  enum class What { kLatency, kErrors, kGoodput, kRequestsPerS, kTokensPerS };
-  What what = What::kLatency;
+  enum class Quantity { kLatency, kErrors, kGoodput, kRequestsPerS, kTokensPerS };
+  Quantity quantity = Quantity::kLatency;
   MeasureIndex measure = kTtft;  // for kLatency
   std::string statistic = {};    // "p95", "mean", ...
   bool below = true;             // the value must be below the limit; else above
@@ -36,7 +36,7 @@ struct SloTerm {
     bool met = false;
     std::optional<double> value = {};  // nullopt: no measurement, which misses the objective
   };
-  Verdict Judge(const Figures& figures, const Throughput& throughput) const;
+  Verdict Evaluate(const Figures& figures, const Throughput& throughput) const;
 };
 
 // InvalidArgument names the term.

@@ -46,19 +46,20 @@ GivenOptions Given(const std::vector<LoadOption>& table, const CLI::App& app) {
 }
 
 // The arguments without secrets.
-std::vector<std::string> Told(const std::vector<LoadOption>& table, int argc, char** argv) {
-  std::vector<std::string> told;
+std::vector<std::string> ArgumentsWithoutSecrets(const std::vector<LoadOption>& table, int argc,
+                                                 char** argv) {
+  std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    told.emplace_back(argument);
+    arguments.emplace_back(argument);
     for (const LoadOption& option : table) {
       const std::string name = option.name();
       if (!option.secret || (argument != name && !argument.starts_with(name + "="))) continue;
-      told.back() = name + "=...";
+      arguments.back() = name + "=...";
       if (argument == name) ++i;
     }
   }
-  return told;
+  return arguments;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ ParsedLine ParseCommandLine(int argc, char** argv) {
     return {.exit =
                 read.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed};
   }
-  read->arguments = Told(table, argc, argv);
+  read->arguments = ArgumentsWithoutSecrets(table, argc, argv);
   return {.options = *std::move(read)};
 }
 

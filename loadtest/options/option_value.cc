@@ -36,13 +36,13 @@ Status BadValue(std::string_view name, std::string_view text, std::string_view e
       .WithField(name);
 }
 
-OptionValue Whole(int& target, int min, int max) {
+OptionValue Integer(int& target, int min, int max) {
   return Number(target, "a whole number", "N", min, max);
 }
-OptionValue Whole(std::uint64_t& target, std::uint64_t min, std::uint64_t max) {
+OptionValue Integer(std::uint64_t& target, std::uint64_t min, std::uint64_t max) {
   return Number(target, "a whole number", "N", min, max);
 }
-OptionValue Whole(std::optional<std::uint64_t>& target, std::uint64_t min, std::uint64_t max) {
+OptionValue Integer(std::optional<std::uint64_t>& target, std::uint64_t min, std::uint64_t max) {
   return Number(target, "a whole number", "N", min, max);
 }
 OptionValue Real(double& target, double min, double max) {

@@ -27,9 +27,9 @@ inline constexpr double kTimeMaxS = 366.0 * 24 * 3600;
 
 // The kinds of values; ranges are inclusive. `target` is borrowed. A target outside its range
 // counts as unset.
-OptionValue Whole(int& target, int min, int max);
-OptionValue Whole(std::uint64_t& target, std::uint64_t min, std::uint64_t max);
-OptionValue Whole(std::optional<std::uint64_t>& target, std::uint64_t min, std::uint64_t max);
+OptionValue Integer(int& target, int min, int max);
+OptionValue Integer(std::uint64_t& target, std::uint64_t min, std::uint64_t max);
+OptionValue Integer(std::optional<std::uint64_t>& target, std::uint64_t min, std::uint64_t max);
 OptionValue Real(double& target, double min, double max);
 OptionValue Real(std::optional<double>& target, double min, double max);
 OptionValue Bytes(std::optional<double>& target);

@@ -75,9 +75,9 @@ std::string PercentileChart(const Figures& figures) {
 std::string MemoryChart(const MemoryWatch& memory) {
   constexpr double kMib = 1 << 20;
   Series rss{.label = "RSS"}, swap{.label = "swap"};
-  for (const MemoryWatch::Reading& reading : memory.readings()) {
-    rss.points.emplace_back(reading.time, reading.memory.rss_bytes / kMib);
-    swap.points.emplace_back(reading.time, reading.memory.swap_bytes / kMib);
+  for (const MemoryWatch::Sample& sample : memory.samples()) {
+    rss.points.emplace_back(sample.time, sample.memory.rss_bytes / kMib);
+    swap.points.emplace_back(sample.time, sample.memory.swap_bytes / kMib);
   }
   return Rendered({.title = "Memory of the server",
                    .x = FromZero("seconds"),
@@ -91,7 +91,7 @@ std::string RunCharts(const RunResult& run) {
   const Recorder& recorder = *run.recorder;
   return ThroughputChart(recorder.timeline()) + AnswersChart(recorder) +
          PercentileChart(recorder.all()) + InFlightChart(recorder.timeline()) +
-         (run.memory.readings().empty() ? "" : MemoryChart(run.memory));
+         (run.memory.samples().empty() ? "" : MemoryChart(run.memory));
 }
 
 std::string SweepCharts(const std::vector<RunResult>& runs) {

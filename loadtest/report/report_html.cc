@@ -107,9 +107,9 @@ class Page {
         "<h2>Service level "
         "objectives</h2>\n<table><tr><th>term</th><th>measured</th><th></th></tr>\n";
     for (const SloTerm& term : report_.options.slo) {
-      const auto verdict = term.Judge(run.recorder->all(), run.throughput);
+      const auto verdict = term.Evaluate(run.recorder->all(), run.throughput);
       const std::string value = !verdict.value.has_value() ? "not measured"
-                                : term.what == SloTerm::What::kLatency
+                                : term.quantity == SloTerm::Quantity::kLatency
                                     ? HumanSeconds(*verdict.value)
                                     : HumanNumber(*verdict.value);
       out_ += StrCat("<tr><td>", EscapeMarkup(term.text), "</td><td>", value, "</td><td class=\"",

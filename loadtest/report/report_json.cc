@@ -53,7 +53,7 @@ Json SloJson(const RunReport& report, const RunResult& run) {
   Json::Array terms;
   bool met = true;
   for (const SloTerm& term : report.options.slo) {
-    const auto verdict = term.Judge(run.recorder->all(), run.throughput);
+    const auto verdict = term.Evaluate(run.recorder->all(), run.throughput);
     met = met && verdict.met;
     terms.push_back(
         Json::Object{{"term", term.text},

@@ -69,10 +69,11 @@ void PrintThroughput(std::string& out, const RunResult& run) {
 
 void PrintSlo(std::string& out, const RunReport& report, const RunResult& run) {
   for (const SloTerm& term : report.options.slo) {
-    const auto verdict = term.Judge(run.recorder->all(), run.throughput);
-    const std::string value = !verdict.value.has_value()             ? "not measured"
-                              : term.what == SloTerm::What::kLatency ? HumanSeconds(*verdict.value)
-                                                                     : HumanNumber(*verdict.value);
+    const auto verdict = term.Evaluate(run.recorder->all(), run.throughput);
+    const std::string value = !verdict.value.has_value() ? "not measured"
+                              : term.quantity == SloTerm::Quantity::kLatency
+                                  ? HumanSeconds(*verdict.value)
+                                  : HumanNumber(*verdict.value);
     Print(out, "SLO          %-6s %s (%s)\n", verdict.met ? "met" : "MISSED", term.text.c_str(),
           value.c_str());
   }
@@ -90,7 +91,7 @@ void PrintRun(std::string& out, const RunReport& report, const RunResult& run) {
     }
   }
   if (!run.server.is_null()) out += "server       " + run.server.Dump() + "\n";
-  if (!run.memory.readings().empty()) out += "memory       " + run.memory.ToJson().Dump() + "\n";
+  if (!run.memory.samples().empty()) out += "memory       " + run.memory.ToJson().Dump() + "\n";
   for (const auto& [message, count] : run.recorder->errors())
     Print(out, "error        %lld x %.400s\n", static_cast<long long>(count), message.c_str());
   PrintSlo(out, report, run);
@@ -152,13 +153,13 @@ std::string HumanSeconds(double seconds) {
   return HumanNumber(seconds, 4) + " s";
 }
 
-void Judge(RunReport& report) {
+void CheckObjectives(RunReport& report) {
   if (report.runs.empty()) return;
   // Steps of a sweep beyond its knee may fail.
   const RunResult& run = report.main_run();
   JudgeRun(report, run, report.failures);
   for (const SloTerm& term : report.options.slo) {
-    if (!term.Judge(run.recorder->all(), run.throughput).met)
+    if (!term.Evaluate(run.recorder->all(), run.throughput).met)
       report.failures.push_back("SLO missed: " + term.text);
   }
   const auto slope = run.memory.slope_bytes_per_hour();

@@ -52,7 +52,7 @@ struct RunReport {
 };
 
 // Fills `failures` from the runs.
-void Judge(RunReport& report);
+void CheckObjectives(RunReport& report);
 
 // The JSON object for stdout.
 Json ReportJson(const RunReport& report);

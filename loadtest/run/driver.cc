@@ -85,13 +85,13 @@ void Driver::NextArrival() {
   arrival_.expires_at(clock_.At(*time));
   arrival_.async_wait([this, at = *time](error_code error) {
     if (error) return;
-    Arrive(at);
+    OnArrival(at);
     NextArrival();
     EndIfDone();
   });
 }
 
-void Driver::Arrive(double t_scheduled) {
+void Driver::OnArrival(double t_scheduled) {
   if (in_flight_ >= shape_.in_flight_max) {
     waiting_.push_back(t_scheduled);
     return;

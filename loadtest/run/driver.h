@@ -60,7 +60,7 @@ class Driver {
   void Begin();
   void BeginUser();
   void NextArrival();
-  void Arrive(double t_scheduled);
+  void OnArrival(double t_scheduled);
   void Send(Request request, double t_scheduled);
   void OnAnswer(const Answer& answer);
   void AfterAnswer(const Answer& answer);

@@ -47,7 +47,7 @@ class LoadTest {
     }
     progress_.Clear();
     if (raw_ != nullptr) RETURN_IF_ERROR(raw_->Close());
-    Judge(report_);
+    CheckObjectives(report_);
     return std::move(report_);
   }
 
@@ -154,7 +154,7 @@ class LoadTest {
                    .on_tick =
                        [&](const Pace& pace) {
                          progress_.Show("warm-up", shape.requests_max, shape.duration_s, pace,
-                                        client_->pulse(), unused);
+                                        client_->chunk_counter(), unused);
                        }});
     driver.Run();
     if (driver.interrupted()) return base::Cancelled("interrupted during the warm-up");
@@ -210,8 +210,8 @@ class LoadTest {
         run.memory.Add(pace.now_s, *memory);
       }
     }
-    progress_.Show(run.label, options().requests, options().duration_s, pace, client_->pulse(),
-                   *run.recorder);
+    progress_.Show(run.label, options().requests, options().duration_s, pace,
+                   client_->chunk_counter(), *run.recorder);
   }
 
   void AfterRun(const std::optional<MetricValues>& before, RunResult& run) {

@@ -31,7 +31,7 @@ Request ProbeRequest(int words) {
 
 }  // namespace
 
-Answer AskOnce(asio::io_context& io, Client& client, Request request) {
+Answer SendOnce(asio::io_context& io, Client& client, Request request) {
   Answer result;
   io.restart();
   client.SetClock(RunClock());
@@ -47,9 +47,9 @@ Answer AskOnce(asio::io_context& io, Client& client, Request request) {
 Result<TokenScale> Calibrate(asio::io_context& io, Client& client, ServerInfo& info) {
   constexpr int kFew = 8, kMany = 56;
   TokenScale scale;
-  const Answer few = AskOnce(io, client, ProbeRequest(kFew));
+  const Answer few = SendOnce(io, client, ProbeRequest(kFew));
   if (few.outcome == Outcome::kError && few.status == 0) return base::Unavailable(few.error);
-  const Answer many = few.outcome == Outcome::kOk ? AskOnce(io, client, ProbeRequest(kMany)) : few;
+  const Answer many = few.outcome == Outcome::kOk ? SendOnce(io, client, ProbeRequest(kMany)) : few;
   if (many.outcome != Outcome::kOk) {
     info.notes.push_back(StrCat("the first request failed: ", many.error));
     return scale;

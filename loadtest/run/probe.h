@@ -10,7 +10,7 @@
 namespace thermocline::loadtest {
 
 // Sends one request and waits for its answer.
-Answer AskOnce(asio::io_context& io, Client& client, Request request);
+Answer SendOnce(asio::io_context& io, Client& client, Request request);
 
 // Measures the tokens per word and those of the template by two short requests of known lengths.
 // Unavailable: the server cannot be reached. If a server sends no usage, or rejects the requests,

@@ -12,10 +12,10 @@ namespace thermocline::loadtest {
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) != 0) {}
 
 void Progress::Show(const std::string& label, std::optional<std::uint64_t> requests, double end_s,
-                    const Pace& pace, const Pulse& pulse, const Recorder& recorder) {
+                    const Pace& pace, const ChunkCounter& chunk_counter, const Recorder& recorder) {
   if (!terminal_) return;
   const double seconds = pace.now_s - last_s_;
-  const std::uint64_t chunks = pulse.chunks;
+  const std::uint64_t chunks = chunk_counter.chunks;
   const bool same_run = seconds > 0 && chunks >= last_chunks_;
   const double chunks_per_s = same_run ? static_cast<double>(chunks - last_chunks_) / seconds : 0;
   last_s_ = pace.now_s;

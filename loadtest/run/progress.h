@@ -14,7 +14,7 @@ class Progress {
   ~Progress() { Clear(); }
   // `label`: the run's. The run ends after `requests`, or at `end_s`.
   void Show(const std::string& label, std::optional<std::uint64_t> requests, double end_s,
-            const Pace& pace, const Pulse& pulse, const Recorder& recorder);
+            const Pace& pace, const ChunkCounter& chunk_counter, const Recorder& recorder);
   void Clear();
 
  private:

@@ -55,9 +55,9 @@ Json MessagesAnswer::MessageJson(const Usage& usage) const {
                       {"usage", UsageOf(usage)}};
 }
 
-std::string MessagesAnswer::Open() { return Begin(0) + EventOf("ping", {}); }
+std::string MessagesAnswer::Open() { return OnStart(0) + EventOf("ping", {}); }
 
-std::string MessagesAnswer::Begin(int) {
+std::string MessagesAnswer::OnStart(int) {
   if (std::exchange(begun_, true)) return "";
   return EventOf("message_start",
                  {{"message", MessageJson({.prompt_tokens = params_.prompt_tokens})}});
@@ -76,29 +76,29 @@ std::string MessagesAnswer::Close() {
   return EventOf("content_block_stop", {{"index", blocks_.size() - 1}});
 }
 
-std::string MessagesAnswer::Say(const server::Said& said) {
+std::string MessagesAnswer::OnDelta(const server::ChoiceDelta& delta) {
   std::string out;
-  for (const chat::MessagePart& part : said.parts) {
+  for (const chat::MessagePart& part : delta.parts) {
     const bool is_input = part.kind == Kind::kCallArguments;
     if (!is_input && (!open_ || blocks_.back().kind != part.kind || part.kind == Kind::kCallBegin))
       out += Open(part);
     if (part.kind == Kind::kCallBegin) continue;
     blocks_.back().text += part.text;
-    Json delta;
+    Json block_delta;
     if (is_input) {
-      delta = Json::Object{{"type", "input_json_delta"}, {"partial_json", part.text}};
+      block_delta = Json::Object{{"type", "input_json_delta"}, {"partial_json", part.text}};
     } else if (part.kind == Kind::kReasoning) {
-      delta = Json::Object{{"type", "thinking_delta"}, {"thinking", part.text}};
+      block_delta = Json::Object{{"type", "thinking_delta"}, {"thinking", part.text}};
     } else {
-      delta = Json::Object{{"type", "text_delta"}, {"text", part.text}};
+      block_delta = Json::Object{{"type", "text_delta"}, {"text", part.text}};
     }
     out += EventOf("content_block_delta",
-                   {{"index", blocks_.size() - 1}, {"delta", std::move(delta)}});
+                   {{"index", blocks_.size() - 1}, {"delta", std::move(block_delta)}});
   }
   return out;
 }
 
-std::string MessagesAnswer::End(const server::ChoiceEnd& end) {
+std::string MessagesAnswer::OnEnd(const server::ChoiceEnd& end) {
   stop_ = end.usage.stop;
   if (end.reason == FinishReason::kLength) {
     const bool asked = params_.max_tokens > 0 && end.usage.completion_tokens >= params_.max_tokens;
@@ -118,7 +118,7 @@ std::string MessagesAnswer::End(const server::ChoiceEnd& end) {
   return out + EventOf("message_stop", {});
 }
 
-Json MessagesAnswer::Whole(const Usage& total) { return MessageJson(total); }
+Json MessagesAnswer::FullResponse(const Usage& total) { return MessageJson(total); }
 
 std::string MessagesAnswer::Fail(const Status& status, CancelCause cause) {
   const Json error = ErrorJson(protocol::FromStatus(status, cause), "");

@@ -19,10 +19,10 @@ class MessagesAnswer final : public server::AnswerFormat {
 
   // Returns message_start and ping.
   std::string Open() override;
-  std::string Begin(int choice) override;
-  std::string Say(const server::Said& said) override;
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnStart(int choice) override;
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
   std::string KeepAlive() override;
   bool tells_progress() const override { return true; }

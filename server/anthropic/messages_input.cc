@@ -166,22 +166,22 @@ class InputReader {
   // Tool results precede the same turn's text.
   void AddUser(const Json::Array& blocks, const std::string& where) {
     std::string text;
-    bool said = false;
+    bool has_text = false;
     for (const Json& block : blocks) {
       const std::string type = TextOf(block.Find("type"));
       if (type == "text") {
-        text += StrCat(said ? "\n" : "", RequiredText(block, "text", "text", where));
-        said = true;
+        text += StrCat(has_text ? "\n" : "", RequiredText(block, "text", "text", where));
+        has_text = true;
       } else if (type == "tool_result") {
         AddResult(block, where);
       } else if (type == "document") {
-        text += StrCat(said ? "\n" : "", DocumentText(block, where).value_or(""));
-        said = true;
+        text += StrCat(has_text ? "\n" : "", DocumentText(block, where).value_or(""));
+        has_text = true;
       } else {
         return Unsupported(where, type);
       }
     }
-    if (said) out_.push_back(Json::Object{{"role", "user"}, {"content", text}});
+    if (has_text) out_.push_back(Json::Object{{"role", "user"}, {"content", text}});
   }
 
   void AddResult(const Json& block, const std::string& where) {

@@ -120,7 +120,7 @@ void ReadThinking(Fields& fields, Json& json) {
 }
 
 // Reads {"effort", "format": {"type": "json_schema", "schema"}}.
-void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
+void ReadOutputConfig(Fields& fields, Json& json, server::GenerationRequest& generation) {
   const Json* config = fields.Find("output_config");
   if (config == nullptr) return;
   if (!config->is_object())
@@ -138,7 +138,7 @@ void ReadOutputConfig(Fields& fields, Json& json, server::Asked& asked) {
     fields.Ignore(StrCat("output_config.format", name.substr(kField.size())));
   if (!spec.has_value()) return;
   spec->field = "output_config.format";
-  asked.grammar = std::move(spec);
+  generation.grammar = std::move(spec);
 }
 
 }  // namespace
@@ -159,21 +159,23 @@ Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
   ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json, log);
   protocol::CommonRequest common;
-  server::Asked& asked = common.asked;
-  asked.prompt_field = "messages";
-  asked.in_parts = true;
+  server::GenerationRequest& generation = common.generation;
+  generation.prompt_field = "messages";
+  generation.in_parts = true;
   server::Conversation conversation = ReadMessagesConversation(fields);
   if (fields.Find("max_tokens") == nullptr) fields.Fail("max_tokens", "'max_tokens' is required");
   protocol::ReadCommon(fields, defaults, 1, common);
-  if (asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
-  if (fields.Find("stop_sequences") != nullptr) asked.request.stop = fields.Stops("stop_sequences");
-  if (fields.ok()) ReadOutputConfig(fields, conversation.json, asked);
-  asked.prompts = {std::move(conversation)};
+  if (generation.choices != 1)
+    fields.FailUnsupported("n", "'n' other than 1 is not supported here");
+  if (fields.Find("stop_sequences") != nullptr)
+    generation.request.stop = fields.Stops("stop_sequences");
+  if (fields.ok()) ReadOutputConfig(fields, conversation.json, generation);
+  generation.prompts = {std::move(conversation)};
   if (fields.Find("thread") != nullptr)
     fields.FailUnsupported("thread", "threads are not supported: nothing is stored here");
-  protocol::FinishFields(fields, defaults.strict_fields, asked);
+  protocol::FinishFields(fields, defaults.strict_fields, generation);
   if (!fields.ok()) return fields.status();
-  return MessagesRequest{.asked = std::move(asked), .stream = common.stream};
+  return MessagesRequest{.generation = std::move(generation), .stream = common.stream};
 }
 
 }  // namespace thermocline::anthropic

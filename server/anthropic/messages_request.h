@@ -6,7 +6,7 @@
 namespace thermocline::anthropic {
 
 struct MessagesRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool stream = false;
 };
 

@@ -21,9 +21,9 @@ using server::Submission;
 
 Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
                                       const ResponseHead& head) {
-  ASSIGN_OR_RETURN(MessagesRequest asked, ParseMessagesRequest(body, http::DefaultsOf(service)));
+  ASSIGN_OR_RETURN(MessagesRequest parsed, ParseMessagesRequest(body, http::DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission,
-                   http::SubmitEncoded(service, head, std::move(asked.asked)));
+                   http::SubmitEncoded(service, head, std::move(parsed.generation)));
   const Request& request = submission.requests()[0];
   auto format = std::make_unique<MessagesAnswer>(
       MessagesAnswer::Params{.model = service.model_name(),
@@ -31,7 +31,7 @@ Result<GenerationPlan> PlanOfMessages(Service& service, const std::string& body,
                              .max_tokens = request.max_tokens,
                              .stops = request.stop});
   return GenerationPlan{
-      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = parsed.stream};
 }
 
 Action PlanMessages(Service& service, const HttpRequest& request, const ResponseHead& head) {

@@ -107,8 +107,8 @@ class Runner {
 
   Status TakeAll() {
     for (auto it = running_.begin(); it != running_.end();) {
-      http::Answer::Output output = it->answer->Take();
-      if (output.whole) output.response = it->answer->Whole();
+      http::Answer::Output output = it->answer->NextOutput();
+      if (output.complete) output.response = it->answer->FullResponse();
       if (output.response.has_value()) {
         RETURN_IF_ERROR(Add(*it->request, *output.response));
         it = running_.erase(it);
@@ -125,7 +125,7 @@ class Runner {
   }
 
   Status Stopped() {
-    for (const Running& running : running_) running.answer->Leave(CancelCause::kApi);
+    for (const Running& running : running_) running.answer->Cancel(CancelCause::kApi);
     return Status(StatusCode::kCancelled,
                   StrCat("stopped after ", counts_.answered, " of ", counts_.requests,
                          " answers; the same command goes on"));
@@ -160,8 +160,8 @@ Status Run(const BatchOptions& options, BatchCounts& counts) {
   counts.answered = counts.resumed;
   counts.failed = file->failed();
   if (counts.answered < counts.requests) {
-    ASSIGN_OR_RETURN(const auto live, server::MakeLive(ConfigOf(options)));
-    server::Service service(live);
+    ASSIGN_OR_RETURN(const auto reloadable, server::MakeReloadableConfig(ConfigOf(options)));
+    server::Service service(reloadable);
     RETURN_IF_ERROR(service.Load());
     const Status answered = Runner(options, service, *file, counts).Answer(requests);
     service.StopWorkers();

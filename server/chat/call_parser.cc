@@ -220,8 +220,8 @@ CallParser::Outcome CallParser::TakeOpen(std::string& text, std::vector<MessageP
   return Outcome::kMore;
 }
 
-void CallParser::EndValue(bool goes_on, std::vector<MessagePart>& out) {
-  if (!goes_on) AddArguments("}", out);
+void CallParser::EndValue(bool continues, std::vector<MessagePart>& out) {
+  if (!continues) AddArguments("}", out);
   argument_ = Argument::kKey;
 }
 
@@ -237,8 +237,8 @@ CallParser::ValueEnd CallParser::FindEnd(const std::string& text, std::size_t fr
   const std::size_t there = std::min(longer.size(), text.size() - at);
   const bool maybe_longer = text.compare(at, there, longer, 0, there) == 0;
   if (maybe_longer && there < longer.size()) return {};
-  const bool goes_on = maybe_longer ? next_is_longer : !next_is_longer && !next.empty();
-  return {.at = at, .goes_on = goes_on};
+  const bool continues = maybe_longer ? next_is_longer : !next_is_longer && !next.empty();
+  return {.at = at, .continues = continues};
 }
 
 // Takes a value whose text decides its type, as one piece.
@@ -250,9 +250,9 @@ CallParser::Outcome CallParser::TakeWhole(std::string& text, std::vector<Message
   const ValueEnd end = FindEnd(text, inner);
   if (end.at == kNowhere) return Outcome::kMore;
   AddArguments(ValueJson(text.substr(0, end.at)), out);
-  text.erase(0, end.at + (end.goes_on ? marks().next : marks().close).size());
-  EndValue(end.goes_on, out);
-  return end.goes_on ? Outcome::kMore : Outcome::kEnded;
+  text.erase(0, end.at + (end.continues ? marks().next : marks().close).size());
+  EndValue(end.continues, out);
+  return end.continues ? Outcome::kMore : Outcome::kEnded;
 }
 
 // Takes a string as it arrives, except bytes that may turn out to be a mark.
@@ -264,9 +264,9 @@ CallParser::Outcome CallParser::TakeString(std::string& text, std::vector<Messag
   if (end.at != kNowhere) {
     AddString(text.substr(0, end.at), true, out);
     AddArguments("\"", out);
-    text.erase(0, end.at + (end.goes_on ? marks().next : marks().close).size());
-    EndValue(end.goes_on, out);
-    return end.goes_on ? Outcome::kMore : Outcome::kEnded;
+    text.erase(0, end.at + (end.continues ? marks().next : marks().close).size());
+    EndValue(end.continues, out);
+    return end.continues ? Outcome::kMore : Outcome::kEnded;
   }
   std::size_t sure = std::min(inner, text.size());
   if (!quoted) sure = text.size() - OverlapOfMarks(text);

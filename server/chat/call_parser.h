@@ -54,12 +54,12 @@ class CallParser {
   bool IsString() const;
   void AddString(const std::string& raw, bool last, std::vector<MessagePart>& out);
   std::string Unwrapped(const std::string& raw, bool last);
-  void EndValue(bool goes_on, std::vector<MessagePart>& out);
+  void EndValue(bool continues, std::vector<MessagePart>& out);
   // The position of the mark that ends a value, and whether another argument follows; npos: the
   // mark has not arrived.
   struct ValueEnd {
     std::size_t at = kNowhere;
-    bool goes_on = false;
+    bool continues = false;
   };
   ValueEnd FindEnd(const std::string& text, std::size_t from) const;
   // The number of bytes at the text's end that may be the start of a mark.

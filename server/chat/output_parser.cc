@@ -32,19 +32,19 @@ Fit Begins(std::string_view text, std::string_view marker) {
 
 }  // namespace
 
-OutputParser::State OutputParser::FirstState(const Reading& reading) {
-  if (reading.in_reasoning) return State::kReasoning;
-  const bool harmony = reading.format->harmony;
-  if (reading.continues) return harmony ? State::kMessage : State::kText;
+OutputParser::State OutputParser::FirstState(const OutputParserConfig& config) {
+  if (config.in_reasoning) return State::kReasoning;
+  const bool harmony = config.format->harmony;
+  if (config.continues) return harmony ? State::kMessage : State::kText;
   return harmony ? State::kHeader : State::kStart;
 }
 
-OutputParser::OutputParser(std::shared_ptr<const Reading> reading)
-    : reading_(std::move(reading)),
-      state_(FirstState(*reading_)),
-      said_(reading_->continues),
-      calls_(*reading_->format, reading_->tools),
-      lenient_(reading_->lenient && !reading_->format->harmony) {}
+OutputParser::OutputParser(std::shared_ptr<const OutputParserConfig> config)
+    : config_(std::move(config)),
+      state_(FirstState(*config_)),
+      text_emitted_(config_->continues),
+      calls_(*config_->format, config_->tools),
+      lenient_(config_->lenient && !config_->format->harmony) {}
 
 void OutputParser::Push(std::string_view text, std::vector<MessagePart>& out) {
   held_ += text;
@@ -54,13 +54,13 @@ void OutputParser::Push(std::string_view text, std::vector<MessagePart>& out) {
 void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
   switch (state_) {
     case State::kReasoning:
-      Say(Part::kReasoning, held_.size() - SpaceAtEnd(held_), out);
+      EmitPart(Part::kReasoning, held_.size() - SpaceAtEnd(held_), out);
       break;
     case State::kMessage:
       if (to_tool_) {
         calls_.AddArguments(held_, out);
       } else {
-        Say(channel_, held_.size(), out);
+        EmitPart(channel_, held_.size(), out);
       }
       break;
     case State::kHeader:
@@ -71,11 +71,11 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
     case State::kCalls:
       // The arguments of an announced call end here; a text that did not become a call is text.
       if (calls_.count() == 0) held_.insert(0, call_text_);
-      if (calls_.count() == 0) Say(Part::kText, held_.size(), out);
+      if (calls_.count() == 0) EmitPart(Part::kText, held_.size(), out);
       calls_.Finish(held_, out);
       break;
     default:
-      Say(Part::kText, held_.size(), out);
+      EmitPart(Part::kText, held_.size(), out);
   }
   held_.clear();
 }
@@ -126,34 +126,34 @@ bool OutputParser::StepStart() {
 }
 
 bool OutputParser::StepReasoning(std::vector<MessagePart>& out) {
-  if (!said_) {  // drops the line break after the opening tag
+  if (!text_emitted_) {  // drops the line break after the opening tag
     const std::size_t begin = held_.find_first_not_of(kSpace);
     if (begin == kNowhere) return false;
     held_.erase(0, begin);
-    said_ = true;
+    text_emitted_ = true;
   }
   const std::string& close = format().reasoning.close;
   const std::size_t at = held_.find(close);
   const std::string call =
-      reading_->calls && format().call_ends_thought ? format().calls.trigger : "";
+      config_->calls && format().call_ends_thought ? format().calls.trigger : "";
   const std::size_t called = call.empty() ? kNowhere : held_.find(call);
   if (called < at) {
-    Say(Part::kReasoning, called - SpaceAtEnd(std::string_view(held_).substr(0, called)), out);
+    EmitPart(Part::kReasoning, called - SpaceAtEnd(std::string_view(held_).substr(0, called)), out);
     held_.erase(0, held_.find(call));
-    said_ = false;
+    text_emitted_ = false;
     state_ = State::kCalls;
     return true;
   }
   if (at != kNowhere) {
-    Say(Part::kReasoning, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
+    EmitPart(Part::kReasoning, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
     held_.erase(0, held_.find(close) + close.size());
-    said_ = false;
+    text_emitted_ = false;
     state_ = State::kBehindReasoning;
     return true;
   }
   std::size_t keep = std::max(Overlap(held_, close), Overlap(held_, call));
   keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
-  Say(Part::kReasoning, held_.size() - keep, out);
+  EmitPart(Part::kReasoning, held_.size() - keep, out);
   return false;
 }
 
@@ -171,14 +171,14 @@ bool OutputParser::SkipSpace() {
 bool OutputParser::StepText(std::vector<MessagePart>& out) {
   const CallFormat& calls = format().calls;
   std::size_t at = kNowhere, keep = 0;
-  if (reading_->calls && calls.known()) {
+  if (config_->calls && calls.known()) {
     if (!calls.at_start) {
       at = held_.find(calls.trigger);
       keep = Overlap(held_, calls.trigger);
       if (at == kNowhere && keep > 0)
         keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
       if (keep == 0) keep = SpaceAtEnd(held_);
-    } else if (!said_) {
+    } else if (!text_emitted_) {
       const std::size_t begin = held_.find_first_not_of(kSpace);
       if (begin == kNowhere) return false;
       const Fit fit = Begins(std::string_view(held_).substr(begin), calls.trigger);
@@ -189,12 +189,12 @@ bool OutputParser::StepText(std::vector<MessagePart>& out) {
   const std::size_t lenient = FindLenient();
   if (lenient < at) {
     // The white space before the candidate is held, too, and emitted if the candidate is text.
-    Say(Part::kText, lenient - SpaceAtEnd(std::string_view(held_).substr(0, lenient)), out);
+    EmitPart(Part::kText, lenient - SpaceAtEnd(std::string_view(held_).substr(0, lenient)), out);
     state_ = State::kCandidate;
     return true;
   }
   if (at != kNowhere) {
-    Say(Part::kText, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
+    EmitPart(Part::kText, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
     held_.erase(0, held_.find_first_not_of(kSpace));
     state_ = State::kCalls;
     return true;
@@ -202,12 +202,12 @@ bool OutputParser::StepText(std::vector<MessagePart>& out) {
   const std::string& close = format().content_close;
   const std::size_t end = close.empty() ? kNowhere : held_.find(close);
   if (end != kNowhere) {
-    Say(Part::kText, end, out);
+    EmitPart(Part::kText, end, out);
     held_.erase(0, close.size());
     return true;
   }
   keep = std::max(keep, Overlap(held_, close));
-  Say(Part::kText, held_.size() - keep, out);
+  EmitPart(Part::kText, held_.size() - keep, out);
   return false;
 }
 
@@ -218,26 +218,26 @@ std::size_t OutputParser::FindLenient() const {
 
 bool OutputParser::StepCandidate() {
   const std::size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
-  if (MayBecomeCalls(std::string_view(held_).substr(begin), reading_->tools)) return false;
+  if (MayBecomeCalls(std::string_view(held_).substr(begin), config_->tools)) return false;
   lenient_ = false;
   state_ = State::kText;
   return true;
 }
 
 void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
-  const LenientCalls found = ParseLenientCalls(held_, reading_->tools, cut);
+  const LenientCalls found = ParseLenientCalls(held_, config_->tools, cut);
   rejected_ = found.rule;
-  if (found.calls.empty()) return Say(Part::kText, held_.size(), out);
+  if (found.calls.empty()) return EmitPart(Part::kText, held_.size(), out);
   form_ = found.form;
   for (const ToolCall& call : found.calls) {
-    if (calls_.count() > 0 && !reading_->parallel) return;
+    if (calls_.count() > 0 && !config_->parallel) return;
     calls_.BeginCall(call.name, out);
     calls_.AddArguments(call.arguments, out);
   }
 }
 
 // Records that the first held `bytes` become text.
-void OutputParser::NoteProse(std::size_t bytes) {
+void OutputParser::CountProse(std::size_t bytes) {
   const std::string_view text = std::string_view(held_).substr(0, bytes);
   const std::size_t line = text.rfind('\n');
   const std::string_view last = line == kNowhere ? text : text.substr(line + 1);
@@ -257,7 +257,7 @@ bool OutputParser::StepCalls(std::vector<MessagePart>& out) {
   }
   // The trigger came without a call, so it is text.
   if (calls_.count() == 0) held_.insert(0, call_text_);
-  Say(Part::kText, held_.size(), out);
+  EmitPart(Part::kText, held_.size(), out);
   state_ = State::kText;
   return false;
 }
@@ -273,7 +273,7 @@ bool OutputParser::StepHeader(std::vector<MessagePart>& out) {
   channel_ = header.find("analysis") != kNowhere ? Part::kReasoning : Part::kText;
   const std::string_view to = "to=functions.";
   const std::size_t name = header.find(to);
-  to_tool_ = reading_->calls && name != kNowhere;
+  to_tool_ = config_->calls && name != kNowhere;
   if (to_tool_) {
     const std::size_t begin = name + to.size();
     calls_.BeginCall(header.substr(begin, header.find_first_of(" <", begin) - begin), out);
@@ -296,7 +296,7 @@ bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
     calls_.AddArguments(held_.substr(0, size), out);
     held_.erase(0, size);
   } else {
-    Say(channel_, size, out);
+    EmitPart(channel_, size, out);
   }
   if (at == kNowhere) return false;
   held_.erase(0, behind - size);
@@ -305,10 +305,11 @@ bool OutputParser::StepMessage(std::vector<MessagePart>& out) {
 }
 
 // Emits the first `bytes` of the held text.
-void OutputParser::Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out) {
+void OutputParser::EmitPart(MessagePart::Kind kind, std::size_t bytes,
+                            std::vector<MessagePart>& out) {
   if (bytes == 0) return;
-  if (kind == Part::kText) NoteProse(bytes);
-  if (kind == Part::kText) said_ = said_ || held_.find_first_not_of(kSpace) < bytes;
+  if (kind == Part::kText) CountProse(bytes);
+  if (kind == Part::kText) text_emitted_ = text_emitted_ || held_.find_first_not_of(kSpace) < bytes;
   if (!out.empty() && out.back().kind == kind) {
     out.back().text.append(held_, 0, bytes);
   } else {

@@ -15,7 +15,7 @@
 namespace thermocline::chat {
 
 // The settings for parsing one answer. Shared by the choices of a request.
-struct Reading {
+struct OutputParserConfig {
   std::shared_ptr<const OutputFormat> format;
   bool calls = false;            // parse calls
   bool in_reasoning = false;     // the prompt ends within reasoning
@@ -36,7 +36,7 @@ struct CallTally {
 // decided.
 class OutputParser {
  public:
-  explicit OutputParser(std::shared_ptr<const Reading> reading);
+  explicit OutputParser(std::shared_ptr<const OutputParserConfig> config);
 
   // Appends the decided parts to `out`.
   void Push(std::string_view text, std::vector<MessagePart>& out);
@@ -60,7 +60,7 @@ class OutputParser {
     kHeader,
     kMessage
   };
-  static State FirstState(const Reading& reading);
+  static State FirstState(const OutputParserConfig& config);
   bool Step(std::vector<MessagePart>& out);
   bool StepStart();
   bool StepReasoning(std::vector<MessagePart>& out);
@@ -70,18 +70,18 @@ class OutputParser {
   // The position in the held text at which a lenient form may begin, or npos.
   std::size_t FindLenient() const;
   void FinishCandidate(bool cut, std::vector<MessagePart>& out);
-  void NoteProse(std::size_t bytes);
+  void CountProse(std::size_t bytes);
   bool StepHeader(std::vector<MessagePart>& out);
   bool StepMessage(std::vector<MessagePart>& out);
   bool SkipSpace();
-  void Say(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out);
-  const OutputFormat& format() const { return *reading_->format; }
+  void EmitPart(MessagePart::Kind kind, std::size_t bytes, std::vector<MessagePart>& out);
+  const OutputFormat& format() const { return *config_->format; }
 
-  const std::shared_ptr<const Reading> reading_;
+  const std::shared_ptr<const OutputParserConfig> config_;
   State state_;
-  std::string held_;       // text that is not decided yet
-  bool said_ = false;      // text was emitted
-  std::string call_text_;  // the consumed text of calls
+  std::string held_;           // text that is not decided yet
+  bool text_emitted_ = false;  // text was emitted
+  std::string call_text_;      // the consumed text of calls
   CallParser calls_;
   // Lenient forms are searched until one candidate was text.
   bool lenient_;

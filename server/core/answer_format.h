@@ -13,7 +13,7 @@
 namespace thermocline::server {
 
 // The new output of a choice.
-struct Said {
+struct ChoiceDelta {
   int choice = 0;
   std::span<const chat::MessagePart> parts = {};
   std::span<const int> tokens = {};
@@ -38,7 +38,7 @@ struct ChoiceEnd {
 };
 
 // Formats one response; thread-compatible. For a response that is not a stream, the returned bytes
-// are discarded and Whole makes the response.
+// are discarded and FullResponse makes the response.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
@@ -48,12 +48,12 @@ class AnswerFormat {
   // Clients' timers count events, not comments.
   virtual std::string Open() { return ""; }
   // Called before a choice's first output.
-  virtual std::string Begin(int choice) = 0;
-  virtual std::string Say(const Said& said) = 0;
+  virtual std::string OnStart(int choice) = 0;
+  virtual std::string OnDelta(const ChoiceDelta& delta) = 0;
   virtual std::string Progress(const PromptProgress&) { return ""; }
-  virtual std::string End(const ChoiceEnd& end) = 0;
+  virtual std::string OnEnd(const ChoiceEnd& end) = 0;
   // Called once every choice has ended.
-  virtual Json Whole(const Usage& total) = 0;
+  virtual Json FullResponse(const Usage& total) = 0;
   // Bytes of the request that the response repeats, times the copies that exist at once.
   virtual std::size_t EchoBytes() const { return 0; }
   // The end of a stream that failed.

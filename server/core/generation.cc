@@ -49,7 +49,7 @@ Status ClientGone() {
   return base::Cancelled("the client has left").WithReason(Reason::kClientGone);
 }
 
-Generation::Generation(Service& service, const GenerationRequest& request,
+Generation::Generation(Service& service, const EncodedRequest& request,
                        std::function<void()> on_ready)
     : service_(service),
       id_(request.id),
@@ -60,10 +60,10 @@ Generation::Generation(Service& service, const GenerationRequest& request,
   for (const Request& each : request.requests) prompt_tokens_ += each.prompt.size();
 }
 
-Generation::~Generation() { service_.Forget(*this); }
+Generation::~Generation() { service_.RemoveGeneration(*this); }
 
 Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
-                                                      const GenerationRequest& request,
+                                                      const EncodedRequest& request,
                                                       Engine::Admission* admission,
                                                       std::function<void()> on_ready) {
   const std::vector<Request>& requests = request.requests;
@@ -71,7 +71,7 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
   CHECK(choices >= 1 && !requests.empty() && requests.size() * choices <= kChoicesMax);
   std::shared_ptr<Generation> generation(new Generation(service, request, std::move(on_ready)));
   // Registered before the first token, so that the list holds every running generation.
-  service.Remember(generation);
+  service.AddGeneration(generation);
   for (std::size_t i = 0; i < generation->choices_.size(); ++i) {
     Request each = requests[i / choices];
     each.sampling.seed = SeedOf(each.sampling.seed, static_cast<int>(i % choices));
@@ -96,18 +96,18 @@ Result<std::shared_ptr<Generation>> Generation::Start(Service& service,
   return generation;
 }
 
-bool Generation::Take(int index, TokenChannel::Update& update) {
+bool Generation::TakeUpdate(int index, TokenChannel::Update& update) {
   const base::MutexLock taking(take_mutex_);
-  return TakeLocked(choices_[index], update);
+  return TakeUpdateLocked(choices_[index], update);
 }
 
-bool Generation::TakeLocked(Choice& choice, TokenChannel::Update& update) {
+bool Generation::TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) {
   std::shared_ptr<TokenChannel> channel;
   {
     const base::MutexLock lock(mutex_);
     channel = choice.channel;
   }
-  if (channel == nullptr || !channel->Take(update)) return false;
+  if (channel == nullptr || !channel->TakeUpdate(update)) return false;
   if (update.finished) update.usage.energy_j = Joules(update.usage);
   Observe(choice, update);
   return true;
@@ -159,7 +159,7 @@ void Generation::OnReady(std::size_t index) {
   if (on_ready) return on_ready();
   const base::MutexLock taking(take_mutex_);
   TokenChannel::Update update;
-  while (TakeLocked(choices_[index], update)) continue;
+  while (TakeUpdateLocked(choices_[index], update)) continue;
 }
 
 double Generation::Joules(const Usage& usage) {

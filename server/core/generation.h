@@ -30,8 +30,8 @@ Status ClientGone();
 
 inline constexpr int kChoicesMax = 64;  // of all prompts together
 
-// The generations of one request, in any protocol.
-struct GenerationRequest {
+// A client's request as requests of the engine.
+struct EncodedRequest {
   std::string id;                 // the request's x-request-id, by which it can be cancelled
   std::vector<Request> requests;  // one per prompt
   int choices = 1;                // per prompt; every choice but the first has its own seed
@@ -45,8 +45,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits every choice. Errors as Engine::Submit; then no choice runs. Uses the queue places of
   // `admission`, if it has any.
-  static Result<std::shared_ptr<Generation>> Start(Service& service,
-                                                   const GenerationRequest& request,
+  static Result<std::shared_ptr<Generation>> Start(Service& service, const EncodedRequest& request,
                                                    Engine::Admission* admission,
                                                    std::function<void()> on_ready);
   ~Generation();
@@ -62,7 +61,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Takes the output of choice `index` % choices of prompt `index` / choices since the last call;
   // false if there is no new output. Counts it in the metrics. The engine waits for a client that
   // takes nothing, see TokenChannel.
-  bool Take(int index, TokenChannel::Update& update);
+  bool TakeUpdate(int index, TokenChannel::Update& update);
   // True once the engine has started one of the choices.
   bool begun() const;
   // True once the end of every choice has been taken.
@@ -79,9 +78,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<TokenChannel> channel;
     std::optional<std::chrono::steady_clock::time_point> last_token_at;
   };
-  Generation(Service& service, const GenerationRequest& request, std::function<void()> on_ready);
+  Generation(Service& service, const EncodedRequest& request, std::function<void()> on_ready);
   void OnReady(std::size_t index);
-  bool TakeLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
+  bool TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) REQUIRES(take_mutex_);
   void Observe(Choice& choice, const TokenChannel::Update& update) REQUIRES(take_mutex_);
   // Energy from the first step of any ended choice to the last step of this one; 0 = unknown.
   double Joules(const Usage& usage) REQUIRES(take_mutex_);
@@ -92,7 +91,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
   std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
-  base::Mutex take_mutex_;     // serializes Take and its counting; acquired before mutex_
+  base::Mutex take_mutex_;     // serializes TakeUpdate and its counting; acquired before mutex_
   mutable base::Mutex mutex_;  // guards on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;
   // Its client disconnected, so that no output is taken.

@@ -15,7 +15,7 @@ bool IsPlain(std::string_view name) {
 
 }  // namespace
 
-void IgnoredFields::Note(const std::string& route, const std::vector<std::string>& names) {
+void IgnoredFields::Count(const std::string& route, const std::vector<std::string>& names) {
   const base::MutexLock lock(mutex_);
   for (const std::string& each : names) {
     const std::string name = base::ReplaceInvalidUtf8(each);

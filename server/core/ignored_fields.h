@@ -23,7 +23,7 @@ class IgnoredFields {
   explicit IgnoredFields(Metrics& metrics) : metrics_(metrics) {}
 
   // Counts the ignored fields of one request; `route` is the route's template.
-  void Note(const std::string& route, const std::vector<std::string>& names);
+  void Count(const std::string& route, const std::vector<std::string>& names);
 
  private:
   Metrics& metrics_;

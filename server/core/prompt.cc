@@ -81,7 +81,7 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   // The template exceeded its limits on the client's request, so waiting would not help.
   const bool too_much = prompt.status().code() == StatusCode::kResourceExhausted;
   if (!too_much) return prompt.status();
-  GiveBackHeap(std::numeric_limits<std::size_t>::max());  // the memory that the template allocated
+  TrimHeap(std::numeric_limits<std::size_t>::max());  // the memory that the template allocated
   return base::InvalidArgument(prompt.status().message());
 }
 
@@ -160,7 +160,7 @@ Result<std::string> DecodeTokens(const Service& service, const std::vector<int>&
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
   std::size_t bytes = 0;
   for (const int token : tokens) bytes += tokenizer.TokenBytes(token, control_tokens).size();
-  const std::size_t bytes_max = service.live()->config.body_bytes_max;
+  const std::size_t bytes_max = service.reloadable()->config.body_bytes_max;
   if (bytes > bytes_max) {
     return base::InvalidArgument("the text of these tokens has ", bytes, " bytes; at most ",
                                  bytes_max, " are given (server.body_bytes_max)");

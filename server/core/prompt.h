@@ -6,7 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/text/template_text.h"
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {

@@ -11,76 +11,76 @@ using C = StatusCode;
 constexpr const char* kClient = "invalid_request_error";
 constexpr const char* kServer = "server_error";
 constexpr const char* kLimit = "rate_limit_error";
-constexpr bool kRetry = true, kTold = true;
+constexpr bool kRetry = true, kPublic = true;
 
 // Status 499 for a disconnected client is nginx's; only logs and metrics show it.
 constexpr std::array kRows = {
-    RefusalRow{R::kNone, 200, "", "", C::kOk, "OK", nullptr, "other", !kRetry, !kTold},
+    RefusalRow{R::kNone, 200, "", "", C::kOk, "OK", nullptr, "other", !kRetry, !kPublic},
     RefusalRow{R::kInvalidField, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kUnsupported, 400, kClient, "unsupported_value", C::kUnimplemented,
-               "UNIMPLEMENTED", "bad_request", "other", !kRetry, kTold},
+               "UNIMPLEMENTED", "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kOutOfRange, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kContextLength, 400, kClient, "context_length_exceeded", C::kInvalidArgument,
-               "CONTEXT_LENGTH_EXCEEDED", "too_long", "other", !kRetry, kTold},
+               "CONTEXT_LENGTH_EXCEEDED", "too_long", "other", !kRetry, kPublic},
     RefusalRow{R::kChatTemplate, 400, kClient, "", C::kInvalidArgument, "INVALID_FIELD",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kNotLoaded, 400, kClient, "failed_precondition", C::kFailedPrecondition,
-               "FAILED_PRECONDITION", "bad_request", "other", !kRetry, kTold},
+               "FAILED_PRECONDITION", "bad_request", "other", !kRetry, kPublic},
     // The item is missing for every client, so a retry does not help.
     RefusalRow{R::kNotFound, 404, kClient, "not_found", C::kNotFound, "NOT_FOUND", nullptr, "other",
-               !kRetry, kTold},
+               !kRetry, kPublic},
     RefusalRow{R::kModelNotFound, 404, kClient, "model_not_found", C::kNotFound, "MODEL_NOT_FOUND",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kRequestNotFound, 404, kClient, "not_found", C::kNotFound, "REQUEST_NOT_FOUND",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kAlreadyExists, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other",
-               !kRetry, !kTold},
+               !kRetry, !kPublic},
     RefusalRow{R::kMalformed, 400, kClient, "bad_request", C::kInvalidArgument, "MALFORMED",
-               "bad_request", "other", !kRetry, kTold},
+               "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kTooLarge, 413, kClient, "body_too_large", C::kResourceExhausted,
-               "MESSAGE_TOO_LARGE", "bad_request", "other", !kRetry, kTold},
+               "MESSAGE_TOO_LARGE", "bad_request", "other", !kRetry, kPublic},
     RefusalRow{R::kUnknownKey, 401, kClient, "invalid_api_key", C::kUnauthenticated,
-               "INVALID_API_KEY", "auth", "other", !kRetry, kTold},
+               "INVALID_API_KEY", "auth", "other", !kRetry, kPublic},
     RefusalRow{R::kForbidden, 403, kClient, "permission_denied", C::kPermissionDenied,
-               "PERMISSION_DENIED", "auth", "other", !kRetry, kTold},
+               "PERMISSION_DENIED", "auth", "other", !kRetry, kPublic},
     RefusalRow{R::kHostNotAllowed, 403, kClient, "host_not_allowed", C::kPermissionDenied,
-               "HOST_NOT_ALLOWED", "auth", "other", !kRetry, kTold},
+               "HOST_NOT_ALLOWED", "auth", "other", !kRetry, kPublic},
     RefusalRow{R::kOriginNotAllowed, 403, kClient, "origin_not_allowed", C::kPermissionDenied,
-               "ORIGIN_NOT_ALLOWED", "auth", "other", !kRetry, kTold},
+               "ORIGIN_NOT_ALLOWED", "auth", "other", !kRetry, kPublic},
     RefusalRow{R::kExhausted, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
-               "queue_full", "other", kRetry, kTold},
+               "queue_full", "other", kRetry, kPublic},
     RefusalRow{R::kQueueFull, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
-               "queue_full", "other", kRetry, kTold},
+               "queue_full", "other", kRetry, kPublic},
     RefusalRow{R::kPrefillBudget, 429, kLimit, "queue_full", C::kResourceExhausted, "QUEUE_FULL",
-               "prefill_budget", "other", kRetry, kTold},
+               "prefill_budget", "other", kRetry, kPublic},
     RefusalRow{R::kGrammarMemory, 429, kLimit, "grammar_memory", C::kResourceExhausted,
-               "GRAMMAR_MEMORY", "grammar_memory", "other", kRetry, kTold},
+               "GRAMMAR_MEMORY", "grammar_memory", "other", kRetry, kPublic},
     RefusalRow{R::kRequestMemory, 429, kLimit, "request_memory", C::kResourceExhausted,
-               "REQUEST_MEMORY", "request_memory", "other", kRetry, kTold},
+               "REQUEST_MEMORY", "request_memory", "other", kRetry, kPublic},
     RefusalRow{R::kConnections, 429, kLimit, "too_many_connections", C::kResourceExhausted,
-               "TOO_MANY_CONNECTIONS", "connections", "other", kRetry, kTold},
+               "TOO_MANY_CONNECTIONS", "connections", "other", kRetry, kPublic},
     RefusalRow{R::kDeadline, 504, kServer, "timeout", C::kDeadlineExceeded, "DEADLINE_EXCEEDED",
-               "deadline", "other", !kRetry, kTold},
+               "deadline", "other", !kRetry, kPublic},
     RefusalRow{R::kUnavailable, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",
-               "loading", "device", kRetry, kTold},
+               "loading", "device", kRetry, kPublic},
     RefusalRow{R::kLoading, 503, kServer, "unavailable", C::kUnavailable, "LOADING", "loading",
-               "other", kRetry, kTold},
+               "other", kRetry, kPublic},
     RefusalRow{R::kLoadFailed, 503, kServer, "unavailable", C::kUnavailable, "UNAVAILABLE",
-               "loading", "other", kRetry, kTold},
+               "loading", "other", kRetry, kPublic},
     RefusalRow{R::kDraining, 503, kServer, "unavailable", C::kUnavailable, "DRAINING", "draining",
-               "other", kRetry, kTold},
+               "other", kRetry, kPublic},
     // Cancelled by another client: a retry is not this client's decision.
     RefusalRow{R::kCancelled, 400, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
-               nullptr, "other", !kRetry, kTold},
+               nullptr, "other", !kRetry, kPublic},
     RefusalRow{R::kClientGone, 499, "request_cancelled", "cancelled", C::kCancelled, "CANCELLED",
-               nullptr, "other", !kRetry, kTold},
+               nullptr, "other", !kRetry, kPublic},
     // The model file is damaged.
     RefusalRow{R::kDataLoss, 500, kServer, "data_loss", C::kDataLoss, "DATA_LOSS", nullptr, "data",
-               !kRetry, kTold},
+               !kRetry, kPublic},
     RefusalRow{R::kInternal, 500, kServer, "", C::kInternal, "INTERNAL", nullptr, "other", !kRetry,
-               !kTold},
+               !kPublic},
 };
 
 constexpr bool InOrder() {
@@ -99,7 +99,8 @@ const RefusalRow& RowOf(const Status& status) {
 }
 
 std::string MessageFor(const Status& status) {
-  return RowOf(status).told ? status.message() : "internal error; the server's log has the details";
+  return RowOf(status).public_message ? status.message()
+                                      : "internal error; the server's log has the details";
 }
 
 void CountRejection(Metrics& metrics, const Status& status) {

@@ -19,9 +19,9 @@ struct RefusalRow {
   // The label of requests_rejected_total; nullptr for faults of the server and for ends, which are
   // no rejections.
   const char* rejected;
-  const char* failed;  // the label of requests_failed_total
-  bool retry_after;    // a retry helps, after Service::RetryAfterSeconds
-  bool told;           // clients get the message; otherwise only the log does
+  const char* failed;   // the label of requests_failed_total
+  bool retry_after;     // a retry helps, after Service::RetryAfterSeconds
+  bool public_message;  // clients get the message; otherwise only the log does
 };
 
 // One row per Reason, in their order.

@@ -123,7 +123,7 @@ BodyCost CostOf(std::string_view body) {
   return {.bytes = parts.cost(), .members = members.most(), .field = members.field()};
 }
 
-void GiveBackHeap(std::size_t values_bytes) {
+void TrimHeap(std::size_t values_bytes) {
   if (values_bytes >= kTrimFrom) ::malloc_trim(0);
 }
 
@@ -165,7 +165,7 @@ std::size_t RequestMemory::held() const {
   return held_;
 }
 
-bool RequestMemory::Hold::TakeForAnswer(std::size_t bytes) {
+bool RequestMemory::Hold::ReserveForAnswer(std::size_t bytes) {
   const base::MutexLock lock(memory_.mutex_);
   if (!memory_.HasRoomForAnswer(client_)) return false;
   of_answer_ = true;
@@ -194,23 +194,23 @@ Status UnreadAnswers() {
 
 bool RequestMemory::TakeTrimHint() {
   const base::MutexLock lock(mutex_);
-  const bool asked = std::exchange(trim_asked_, false);
+  const bool asked = std::exchange(trim_requested_, false);
   if (peak_ < kTrimFrom || held_ + answers_ > kTrimBelow) return asked;
   peak_ = held_ + answers_;
   return true;
 }
 
-void RequestMemory::NoteFreed(std::size_t bytes) {
+void RequestMemory::CountFreed(std::size_t bytes) {
   const base::MutexLock lock(mutex_);
   freed_ += bytes;
   if (freed_ < kTrimFrom) return;
   freed_ = 0;
-  trim_asked_ = true;
+  trim_requested_ = true;
 }
 
-void RequestMemory::AskForTrim() {
+void RequestMemory::RequestTrim() {
   const base::MutexLock lock(mutex_);
-  trim_asked_ = true;
+  trim_requested_ = true;
 }
 
 Status RequestMemory::Hold::Grow(std::size_t bytes) {

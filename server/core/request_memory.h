@@ -73,12 +73,13 @@ Status CheckMadeText(std::string_view text, const RequestSizes& sizes);
 
 // Returns freed memory to the system after work on `values_bytes`, if that is much; threads' heaps
 // would keep it.
-void GiveBackHeap(std::size_t values_bytes);
+void TrimHeap(std::size_t values_bytes);
 
 // Answers up to this size, with the data they are made from, are within the memory plan's margin.
 inline constexpr std::size_t kSmallAnswerBytes = 64 << 10;
 
-// ResourceExhausted: the error for a client for which RequestMemory::Hold::TakeForAnswer is false.
+// ResourceExhausted: the error for a client for which RequestMemory::Hold::ReserveForAnswer is
+// false.
 Status UnreadAnswers();
 
 // The memory of request bodies and of the data for large answers. A client (a tenant) holds at most
@@ -103,7 +104,7 @@ class RequestMemory {
     // client's unread answers are below its half and all clients' below the whole; for a client's
     // first answer, while the sum over clients, each counted up to an eighth of the whole, is below
     // the whole.
-    bool TakeForAnswer(std::size_t bytes);
+    bool ReserveForAnswer(std::size_t bytes);
 
    private:
     friend class RequestMemory;
@@ -117,12 +118,12 @@ class RequestMemory {
   RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max);
 
   std::size_t held() const;
-  // True once after much was held and nearly all of it was freed, and once after AskForTrim: the
+  // True once after much was held and nearly all of it was freed, and once after RequestTrim: the
   // caller then returns freed heap memory to the system.
   bool TakeTrimHint();
   // Other code has freed much memory, or `bytes`, which add up.
-  void AskForTrim();
-  void NoteFreed(std::size_t bytes);
+  void RequestTrim();
+  void CountFreed(std::size_t bytes);
 
  private:
   struct Share {
@@ -140,7 +141,7 @@ class RequestMemory {
   std::size_t answers_ GUARDED_BY(mutex_) = 0;  // answers not yet read
   std::size_t peak_ GUARDED_BY(mutex_) = 0;     // both, since the last hint
   std::size_t freed_ GUARDED_BY(mutex_) = 0;    // by other code, since the last hint
-  bool trim_asked_ GUARDED_BY(mutex_) = false;
+  bool trim_requested_ GUARDED_BY(mutex_) = false;
   std::map<std::string, Share> by_client_ GUARDED_BY(mutex_);
 };
 

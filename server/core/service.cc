@@ -13,13 +13,13 @@
 
 namespace thermocline::server {
 
-Service::Service(std::shared_ptr<const Live> live)
-    : config_(live->config),
+Service::Service(std::shared_ptr<const ReloadableConfig> reloadable)
+    : config_(reloadable->config),
       model_name_(config_.model_name),
       started_at_(std::time(nullptr)),
       metrics_(config_.metrics_prefix, config_.metrics_buckets,
                std::make_unique<SensorPoller>("/sys")),
-      live_(std::move(live)) {
+      reloadable_(std::move(reloadable)) {
   if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
   if (model_name_.empty())
     model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
@@ -28,14 +28,14 @@ Service::Service(std::shared_ptr<const Live> live)
   model_names_.insert(model_names_.begin(), model_name_);
 }
 
-std::shared_ptr<const Live> Service::live() const {
-  const base::MutexLock lock(live_mutex_);
-  return live_;
+std::shared_ptr<const ReloadableConfig> Service::reloadable() const {
+  const base::MutexLock lock(reloadable_mutex_);
+  return reloadable_;
 }
 
-void Service::SetLive(std::shared_ptr<const Live> live) {
-  const base::MutexLock lock(live_mutex_);
-  live_ = std::move(live);
+void Service::SetReloadable(std::shared_ptr<const ReloadableConfig> reloadable) {
+  const base::MutexLock lock(reloadable_mutex_);
+  reloadable_ = std::move(reloadable);
 }
 
 Status Service::Load() {
@@ -68,9 +68,9 @@ Status Service::LoadEngine() {
   }
   published_ = true;
   // A reload before the engine existed could not set these limits.
-  std::shared_ptr<const Live> taken;
-  while (taken != live()) {
-    taken = live();
+  std::shared_ptr<const ReloadableConfig> taken;
+  while (taken != reloadable()) {
+    taken = reloadable();
     engine_->SetQueueLimits(taken->config.serving.queue_capacity,
                             taken->config.serving.queue_prefill_tokens);
   }
@@ -87,7 +87,7 @@ Status Service::WarmUp() {
   if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
   if (!channel.ok()) return channel.status();
   TokenChannel::Update update;
-  while (!update.finished) (*channel)->WaitAndTake(update);
+  while (!update.finished) (*channel)->WaitForUpdate(update);
   if (update.reason == FinishReason::kError) {
     ChangeState(ServiceState::kFailed);
     return update.error.Annotate("the first token");
@@ -130,7 +130,7 @@ void Service::BeginDrain() {
   }
 }
 
-void Service::CutOff() {
+void Service::CancelGenerations() {
   if (Engine* loaded = engine()) loaded->CancelAll();
 }
 
@@ -142,8 +142,8 @@ void Service::StopEngine() {
   engine_.reset();
 }
 
-void Service::NoteLenientCall() {
-  if (lenient_call_noted_.exchange(true)) return;
+void Service::LogFirstLenientCall() {
+  if (lenient_call_logged_.exchange(true)) return;
   base::LogInfo(
       model_name_,
       " writes calls of tools in another form than its chat template; they are understood "
@@ -156,12 +156,12 @@ int Service::RetryAfterSeconds() const {
   return static_cast<int>(std::clamp(std::ceil(loaded->RetryAfterS()), 1.0, 120.0));
 }
 
-void Service::Remember(const std::shared_ptr<Generation>& generation) {
+void Service::AddGeneration(const std::shared_ptr<Generation>& generation) {
   const base::MutexLock lock(mutex_);
   generations_.emplace(generation->id(), generation);
 }
 
-void Service::Forget(const Generation& generation) {
+void Service::RemoveGeneration(const Generation& generation) {
   const base::MutexLock lock(mutex_);
   const auto [begin, end] = generations_.equal_range(generation.id());
   for (auto it = begin; it != end;) it = it->second.expired() ? generations_.erase(it) : ++it;
@@ -178,7 +178,7 @@ std::vector<std::shared_ptr<Generation>> Service::Generations() {
 
 bool Service::Cancel(const std::string& id, CancelCause cause,
                      const std::optional<std::string>& tenant) {
-  // Released without the lock, since the destructor calls Forget, which takes it.
+  // Released without the lock, since the destructor calls RemoveGeneration, which takes it.
   std::vector<std::shared_ptr<Generation>> found;
   {
     const base::MutexLock lock(mutex_);

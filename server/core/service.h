@@ -15,7 +15,7 @@
 #include "server/chat/output_format.h"
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 #include "server/core/request_memory.h"
 #include "server/core/server_config.h"
 #include "server/core/workers.h"
@@ -37,7 +37,7 @@ constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
 // Thread-safe. The daemon listens before the model is loaded, so that it can report "loading".
 class Service {
  public:
-  explicit Service(std::shared_ptr<const Live> live);
+  explicit Service(std::shared_ptr<const ReloadableConfig> reloadable);
 
   // Loads the model (takes seconds) and generates a first token. After an error the state is
   // kFailed.
@@ -45,7 +45,7 @@ class Service {
   // Rejects new work as Unavailable from now on, and cancels queued work with the same error.
   void BeginDrain();
   // Cancels every generation and reports it to the clients.
-  void CutOff();
+  void CancelGenerations();
   // Destroys the engine. Requires: no thread serves requests any more.
   void StopEngine();
 
@@ -74,8 +74,8 @@ class Service {
   // The configuration at the start.
   const ServerConfig& config() const { return config_; }
   // The current reloadable configuration.
-  std::shared_ptr<const Live> live() const;
-  void SetLive(std::shared_ptr<const Live> live);
+  std::shared_ptr<const ReloadableConfig> reloadable() const;
+  void SetReloadable(std::shared_ptr<const ReloadableConfig> reloadable);
   // Called before requests are served.
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
@@ -87,7 +87,7 @@ class Service {
   IgnoredFields& ignored_fields() { return ignored_fields_; }
   // Counts a call that the model wrote in another format than its template's. The first one is
   // logged.
-  void NoteLenientCall();
+  void LogFirstLenientCall();
   // The threads that prepare a request of so many bytes.
   Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
   // The memory for request bodies and the data made from them.
@@ -114,8 +114,8 @@ class Service {
   int RetryAfterSeconds() const;
 
   // The generations in progress, by id. Ids chosen by clients may be duplicates.
-  void Remember(const std::shared_ptr<Generation>& generation);
-  void Forget(const Generation& generation);
+  void AddGeneration(const std::shared_ptr<Generation>& generation);
+  void RemoveGeneration(const Generation& generation);
   std::vector<std::shared_ptr<Generation>> Generations();
   // Cancels every generation with this id, only those of `tenant` if one is given; false if there
   // is none.
@@ -157,13 +157,13 @@ class Service {
       std::make_shared<const chat::OutputFormat>();  // likewise
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
-  std::atomic<bool> lenient_call_noted_{false};
+  std::atomic<bool> lenient_call_logged_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};
   base::Mutex state_mutex_;  // held from a change until the watcher has returned
   std::function<void(ServiceState)> watcher_ GUARDED_BY(state_mutex_);
   std::atomic<double> load_progress_{0};
-  mutable base::Mutex live_mutex_;
-  std::shared_ptr<const Live> live_ GUARDED_BY(live_mutex_);
+  mutable base::Mutex reloadable_mutex_;
+  std::shared_ptr<const ReloadableConfig> reloadable_ GUARDED_BY(reloadable_mutex_);
   base::Mutex mutex_;
   std::unordered_multimap<std::string, std::weak_ptr<Generation>> generations_ GUARDED_BY(mutex_);
 };

@@ -79,62 +79,64 @@ Status CheckModel(const Service& service, const std::string& name) {
       .WithReason(Reason::kModelNotFound);
 }
 
-Submission::Submission(Service& service, Sender sender, Asked asked)
-    : service_(&service), sender_(std::move(sender)), asked_(std::move(asked)) {}
+Submission::Submission(Service& service, Sender sender, GenerationRequest generation)
+    : service_(&service), sender_(std::move(sender)), generation_request_(std::move(generation)) {}
 
-Result<Submission> Submission::Admit(Service& service, Sender sender, Asked asked) {
-  RETURN_IF_ERROR(CheckModel(service, asked.model));
+Result<Submission> Submission::Admit(Service& service, Sender sender,
+                                     GenerationRequest generation) {
+  RETURN_IF_ERROR(CheckModel(service, generation.model));
   RETURN_IF_ERROR(service.Readiness());
-  RETURN_IF_ERROR(CheckTokens(service, asked.request.stop_tokens).WithField("stop_token_ids"));
-  Submission submission(service, std::move(sender), std::move(asked));
+  RETURN_IF_ERROR(CheckTokens(service, generation.request.stop_tokens).WithField("stop_token_ids"));
+  Submission submission(service, std::move(sender), std::move(generation));
   const Sender& from = submission.sender_;
-  Request& request = submission.asked_.request;
+  Request& request = submission.generation_request_.request;
   request.tenant = from.tenant;
-  request.prefix_owner = service.live()->PrefixOwner(from.tenant);
+  request.prefix_owner = service.reloadable()->PrefixOwner(from.tenant);
   request.priority = std::min(request.priority, from.priority_max);
-  request.deadline = DeadlineOf(from.arrived, service.live()->config.request_timeout_s,
-                                submission.asked_.timeout_s);
-  const std::vector<Prompt>& prompts = submission.asked_.prompts;
+  request.deadline = DeadlineOf(from.arrived, service.reloadable()->config.request_timeout_s,
+                                submission.generation_request_.timeout_s);
+  const std::vector<Prompt>& prompts = submission.generation_request_.prompts;
   // The client's own deadline is not passed to the engine: the client disconnects then, which
   // cancels the request.
   ASSIGN_OR_RETURN(
       submission.place_,
-      service.engine()->Admit({.requests = submission.asked_.embed.has_value()
+      service.engine()->Admit({.requests = submission.generation_request_.embed.has_value()
                                                ? 1
                                                : base::IntSize(prompts) * submission.choices(),
                                .prompt_bytes = LongestBytes(prompts),
-                               .deadline = Earliest({from.gives_up, request.deadline}),
+                               .deadline = Earliest({from.client_deadline, request.deadline}),
                                .tenant = from.tenant}));
   return submission;
 }
 
 Status Submission::Encode() {
   RETURN_IF_ERROR(service_->Readiness());
-  const bool embeds = asked_.embed.has_value();
+  const bool embeds = generation_request_.embed.has_value();
   if (embeds) {
     RETURN_IF_ERROR(EncodeTexts());
   } else {
-    for (const Prompt& prompt : asked_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
+    for (const Prompt& prompt : generation_request_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
   }
   if (base::Interrupted()) return ShuttingDown();  // or the client has disconnected
   // The messages are tokenized. Their JSON is freed, since a request that waits for its grammar is
   // not accounted for.
-  for (Prompt& prompt : asked_.prompts)
+  for (Prompt& prompt : generation_request_.prompts)
     if (auto* conversation = std::get_if<Conversation>(&prompt)) conversation->json = {};
   return embeds ? OkStatus() : ReadGrammar();
 }
 
 Status Submission::EncodeTexts() {
-  Request request = asked_.request;
-  request.embed = EmbedRequest{.pooling = *asked_.embed};
+  Request request = generation_request_.request;
+  request.embed = EmbedRequest{.pooling = *generation_request_.embed};
   const auto begin = Clock::now();
-  for (std::size_t i = 0; i < asked_.prompts.size(); ++i) {
+  for (std::size_t i = 0; i < generation_request_.prompts.size(); ++i) {
     auto tokens =
-        EncodeForEmbedding(*service_, asked_.prompts[i], *asked_.embed, asked_.text_tokens_max);
+        EncodeForEmbedding(*service_, generation_request_.prompts[i], *generation_request_.embed,
+                           generation_request_.text_tokens_max);
     if (!tokens.ok())
       return tokens.status()
-          .Annotate(StrCat(asked_.prompt_field, "[", i, "]"))
-          .WithField(asked_.prompt_field);
+          .Annotate(StrCat(generation_request_.prompt_field, "[", i, "]"))
+          .WithField(generation_request_.prompt_field);
     request.prompt.insert(request.prompt.end(), tokens->begin(), tokens->end());
     request.embed->ends.push_back(base::IntSize(request.prompt));
   }
@@ -150,10 +152,12 @@ Status Submission::EncodeOne(const Prompt& prompt) {
   if (!std::holds_alternative<std::vector<int>>(prompt))
     service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
   if (!encoded.ok()) {
-    const bool gap = std::holds_alternative<Infill>(prompt) && !asked_.suffix_field.empty();
-    return encoded.status().WithField(gap ? asked_.suffix_field : asked_.prompt_field);
+    const bool gap =
+        std::holds_alternative<Infill>(prompt) && !generation_request_.suffix_field.empty();
+    return encoded.status().WithField(gap ? generation_request_.suffix_field
+                                          : generation_request_.prompt_field);
   }
-  requests_.push_back(asked_.request);
+  requests_.push_back(generation_request_.request);
   requests_.back().prompt = std::move(encoded->tokens);
   for (const int end : encoded->ends) requests_.back().stop_tokens.push_back(end);
   bos_added_.push_back(encoded->bos_added);
@@ -171,30 +175,30 @@ std::size_t Submission::KeptBytes() const {
       kept += base::Area(base::IntSize(request.embed->ends), stats.hidden_size) * sizeof(float);
     if (request.logprobs < 0) continue;
     const int rest = std::max(0, stats.context_length - base::IntSize(request.prompt));
-    const int said = request.max_tokens > 0 ? std::min(request.max_tokens, rest) : rest;
+    const int generated = request.max_tokens > 0 ? std::min(request.max_tokens, rest) : rest;
     const int read = request.prompt_logprobs ? base::IntSize(request.prompt) : 0;
-    kept +=
-        base::Area(choices() * (read + said), request.logprobs + 1) * sizeof(TokenChannel::Score);
+    kept += base::Area(choices() * (read + generated), request.logprobs + 1) *
+            sizeof(TokenChannel::Score);
   }
   return kept;
 }
 
 Status Submission::ReadGrammar() {
-  if (asked_.in_parts) {
-    const auto& conversation = std::get<Conversation>(asked_.prompts[0]);
+  if (generation_request_.in_parts) {
+    const auto& conversation = std::get<Conversation>(generation_request_.prompts[0]);
     const auto& format = service_->output_format();
-    reading_ = std::make_shared<const chat::Reading>(
-        chat::Reading{.format = format,
-                      .calls = MayCall(),
-                      .in_reasoning = in_reasoning_,
-                      .continues = continues_,
-                      .lenient = MayCallLeniently(),
-                      .parallel = conversation.tools.choice.parallel,
-                      .tools = conversation.tools.tools});
+    parser_config_ = std::make_shared<const chat::OutputParserConfig>(
+        chat::OutputParserConfig{.format = format,
+                                 .calls = MayCall(),
+                                 .in_reasoning = in_reasoning_,
+                                 .continues = continues_,
+                                 .lenient = MayCallLeniently(),
+                                 .parallel = conversation.tools.choice.parallel,
+                                 .tools = conversation.tools.tools});
     for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
     ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
   } else {
-    grammar_ = asked_.grammar;
+    grammar_ = generation_request_.grammar;
   }
   if (!grammar_.has_value()) return OkStatus();
   if (const auto found = service_->engine()->FindCompiled(*grammar_)) Constrain(found);
@@ -202,24 +206,25 @@ Status Submission::ReadGrammar() {
 }
 
 bool Submission::MayCall() const {
-  const auto& asked = std::get<Conversation>(asked_.prompts[0]).tools;
-  return !asked.tools.empty() && asked.choice.mode != chat::ToolChoice::Mode::kNone;
+  const auto& request = std::get<Conversation>(generation_request_.prompts[0]).tools;
+  return !request.tools.empty() && request.choice.mode != chat::ToolChoice::Mode::kNone;
 }
 
 bool Submission::MayCallLeniently() const {
-  const auto& choice = std::get<Conversation>(asked_.prompts[0]).tools.choice;
-  return MayCall() && choice.mode == chat::ToolChoice::Mode::kAuto && !asked_.grammar.has_value() &&
-         service_->live()->config.lenient_calls;
+  const auto& choice = std::get<Conversation>(generation_request_.prompts[0]).tools.choice;
+  return MayCall() && choice.mode == chat::ToolChoice::Mode::kAuto &&
+         !generation_request_.grammar.has_value() && service_->reloadable()->config.lenient_calls;
 }
 
 Result<std::optional<GrammarSpec>> Submission::GrammarOfParts(bool any_arguments) const {
-  return chat::GrammarOfAnswer(*service_->output_format(),
-                               {.in_reasoning = in_reasoning_,
-                                .may_reason = may_reason_,
-                                .continues = continues_,
-                                .tools = std::get<Conversation>(asked_.prompts[0]).tools,
-                                .any_arguments = any_arguments,
-                                .answer = asked_.grammar});
+  return chat::GrammarOfAnswer(
+      *service_->output_format(),
+      {.in_reasoning = in_reasoning_,
+       .may_reason = may_reason_,
+       .continues = continues_,
+       .tools = std::get<Conversation>(generation_request_.prompts[0]).tools,
+       .any_arguments = any_arguments,
+       .answer = generation_request_.grammar});
 }
 
 Status Submission::Compile() {
@@ -227,7 +232,8 @@ Status Submission::Compile() {
   Status held = CompileOne(*grammar_);
   // If the schemas together are too large, the grammar keeps the format of calls and allows any
   // object as arguments.
-  const bool too_much = asked_.in_parts && MayCall() && held.code() == StatusCode::kInvalidArgument;
+  const bool too_much =
+      generation_request_.in_parts && MayCall() && held.code() == StatusCode::kInvalidArgument;
   if (!too_much) return held;
   ASSIGN_OR_RETURN(const auto looser, GrammarOfParts(true));
   const Status looser_held = CompileOne(*looser);
@@ -251,11 +257,11 @@ Result<std::shared_ptr<Generation>> Submission::Start(std::function<void()> on_r
   auto generation = Generation::Start(*service_,
                                       {.id = sender_.id,
                                        .requests = std::move(requests_),
-                                       .choices = asked_.choices,
+                                       .choices = generation_request_.choices,
                                        .arrived = sender_.arrived},
                                       &place_, std::move(on_ready));
   if (generation.ok() || generation.status().field() != "prompt") return generation;
-  return generation.status().WithField(asked_.prompt_field);
+  return generation.status().WithField(generation_request_.prompt_field);
 }
 
 }  // namespace thermocline::server

@@ -12,7 +12,7 @@
 
 #include "engine/engine.h"
 #include "server/chat/output_parser.h"
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
@@ -34,7 +34,8 @@ struct Sender {
   std::string tenant;  // as in Request
   int priority_max = kPriorityMax;
   std::chrono::steady_clock::time_point arrived;
-  Deadline gives_up = {};  // the client's own deadline, at which it disconnects and so cancels
+  // The client's own deadline, at which it disconnects and so cancels.
+  Deadline client_deadline = {};
 };
 
 // Thread-compatible; Encode and Compile may be called on other threads than the rest. The order is
@@ -43,10 +44,10 @@ class Submission {
  public:
   // All cheap checks, so that a rejected request costs no template or tokenizing. Errors as
   // CheckModel, Service::Readiness and Engine::Admit; InvalidArgument: an unknown stop token.
-  static Result<Submission> Admit(Service& service, Sender sender, Asked asked);
+  static Result<Submission> Admit(Service& service, Sender sender, GenerationRequest generation);
 
   // Tokenizes every prompt; conversations keep only their tools. Errors as EncodePrompt, of
-  // Asked::prompt_field; Unavailable: the service has stopped meanwhile.
+  // GenerationRequest::prompt_field; Unavailable: the service has stopped meanwhile.
   Status Encode();
   // Valid after Encode: true if Compile must be called before Start. Compiling may take seconds, so
   // it has its own threads (Service::compilers).
@@ -55,15 +56,17 @@ class Submission {
   Status Compile();
 
   // Releases the queue place; may be called while Encode runs. Start must not be called after it.
-  void GiveUp() { place_ = {}; }
+  void ReleasePlace() { place_ = {}; }
 
   // Submits every choice; `on_ready` as in Generation. Errors as Engine::Submit and Readiness.
   Result<std::shared_ptr<Generation>> Start(std::function<void()> on_ready);
 
-  const Asked& asked() const { return asked_; }
-  int choices() const { return asked_.choices; }
+  const GenerationRequest& generation_request() const { return generation_request_; }
+  int choices() const { return generation_request_.choices; }
   // Valid after Encode: the parser settings for the answers; nullptr: they are plain text.
-  const std::shared_ptr<const chat::Reading>& reading() const { return reading_; }
+  const std::shared_ptr<const chat::OutputParserConfig>& parser_config() const {
+    return parser_config_;
+  }
   // One per prompt; valid between Encode and Start.
   const std::vector<Request>& requests() const { return requests_; }
   // Valid after Encode: an upper bound of the bytes kept until the answer is written, besides its
@@ -73,7 +76,7 @@ class Submission {
   bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
 
  private:
-  Submission(Service& service, Sender sender, Asked asked);
+  Submission(Service& service, Sender sender, GenerationRequest generation);
   Status EncodeOne(const Prompt& prompt);
   // Makes one embedding request of all prompts.
   Status EncodeTexts();
@@ -90,13 +93,13 @@ class Submission {
 
   Service* service_;
   Sender sender_;
-  Asked asked_;
+  GenerationRequest generation_request_;
   Engine::Admission place_;
   std::vector<Request> requests_;
   std::vector<bool> bos_added_;
   // As in EncodedPrompt, for the last conversation.
   bool in_reasoning_ = false, may_reason_ = false, continues_ = false;
-  std::shared_ptr<const chat::Reading> reading_;
+  std::shared_ptr<const chat::OutputParserConfig> parser_config_;
   std::optional<GrammarSpec> grammar_;  // to compile
 };
 

@@ -93,7 +93,7 @@ void Workers::Post(const std::string& client, asio::any_io_executor back,
   const base::MutexLock lock(mutex_);
   if (stopping_) return;
   try {
-    Keep(client, task);
+    Enqueue(client, task);
   } catch (...) {
     task->Forget();
     throw;
@@ -101,7 +101,7 @@ void Workers::Post(const std::string& client, asio::any_io_executor back,
   FillTurns();
 }
 
-void Workers::Keep(const std::string& name, const std::shared_ptr<Task>& task) {
+void Workers::Enqueue(const std::string& name, const std::shared_ptr<Task>& task) {
   Tasks node = {task};
   const auto found = std::find_if(clients_.begin(), clients_.end(),
                                   [&](const Client& other) { return other.name == name; });

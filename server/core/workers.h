@@ -73,7 +73,7 @@ class Workers {
   };
   using Clients = std::list<Client>;
 
-  void Keep(const std::string& name, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
+  void Enqueue(const std::string& name, const std::shared_ptr<Task>& task) REQUIRES(mutex_);
   // True if the client's next task can begin; `reserved`: lanes reserved by clients before it.
   bool CanBegin(const Client& client, const ReservedLanes& reserved) const REQUIRES(mutex_);
   // The client of the next turn, one with the fewest running tasks; end() if no task can go on.

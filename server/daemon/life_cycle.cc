@@ -16,8 +16,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kLoadingInterval{250}, kDrainInterval{20};
-constexpr int kIdlePolls = 5;                 // of kDrainInterval
-constexpr std::chrono::seconds kFarewell{2};  // for the last error events to be written
+constexpr int kIdlePolls = 5;                       // of kDrainInterval
+constexpr std::chrono::seconds kLastWritesTime{2};  // for the last error events to be written
 
 }  // namespace
 
@@ -114,7 +114,7 @@ void LifeCycle::Supervise() {
 void LifeCycle::Drain() {
   if (draining_) return;
   draining_ = true;
-  const int allowed_s = service_.live()->config.drain_timeout_s;
+  const int allowed_s = service_.reloadable()->config.drain_timeout_s;
   base::LogInfo("draining: ", service_.active_requests.load(), " requests have ", allowed_s,
                 " s to end");
   NotifyStopping("draining");
@@ -132,9 +132,9 @@ void LifeCycle::PollDrain() {
   if (late && !cut_off_) {
     base::LogWarning("drain_timeout_s is over; ", service_.active_requests.load(),
                      " requests are cut off");
-    service_.CutOff();
+    service_.CancelGenerations();
     cut_off_ = true;
-    deadline_ += kFarewell;
+    deadline_ += kLastWritesTime;
   }
   drain_poll_.expires_after(kDrainInterval);
   drain_poll_.async_wait([self = shared_from_this()](error_code error) {

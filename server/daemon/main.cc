@@ -110,11 +110,11 @@ int ExitStatus(const Service& service, const Status& loaded) {
   return loaded.ok() ? 0 : kExitConfig;
 }
 
-int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
-  const ServerConfig& config = live->config;
+int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Source& source) {
+  const ServerConfig& config = reloadable->config;
   // Sessions, owned by the io_context, use the service; the engine's callbacks post to the
   // io_context. So the engine ends first (StopEngine below), then the io_context, then the service.
-  Service service(live);
+  Service service(reloadable);
   asio::io_context io(config.http_threads);
   // A separate io_context, so that signals and the watchdog do not wait for requests.
   asio::io_context life_io(1);
@@ -133,7 +133,7 @@ int Serve(const std::shared_ptr<const Live>& live, const Source& source) {
   }
   std::signal(SIGPIPE, SIG_IGN);  // a closed log must not end the daemon
   Reloader reloader(service, source.path, source.overrides);
-  reloader.Add([&](const Live& fresh) { return (*listener)->PrepareReload(fresh); });
+  reloader.Add([&](const ReloadableConfig& fresh) { return (*listener)->PrepareReload(fresh); });
   const auto life = std::make_shared<LifeCycle>(life_io, service, reloader);
   life->Start();
   ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
@@ -231,10 +231,10 @@ int Main(int argc, char** argv) {
   }
   if (app.count("--hash-key") > 0) return PrintKeyLine(key_name);
   const auto config = LoadServerConfig(path, overrides);
-  const auto live = config.ok() ? MakeLive(*config) : config.status();
-  if (!live.ok()) {
-    std::fprintf(stderr, "thermoclined: %s\n", live.status().message().c_str());
-    NotifyFailed(EINVAL, live.status().message());
+  const auto reloadable = config.ok() ? MakeReloadableConfig(*config) : config.status();
+  if (!reloadable.ok()) {
+    std::fprintf(stderr, "thermoclined: %s\n", reloadable.status().message().c_str());
+    NotifyFailed(EINVAL, reloadable.status().message());
     return kExitConfig;
   }
   if (check) {
@@ -251,7 +251,7 @@ int Main(int argc, char** argv) {
   base::StartLogThread();
   ForbidCores();
   RaiseDescriptors();
-  const int status = Serve(*live, {path, overrides});
+  const int status = Serve(*reloadable, {path, overrides});
   base::FlushLog(kLastLines);
   return status;
 }

@@ -26,21 +26,22 @@ Status Reloader::Reload() {
 
 Status Reloader::TryReload() {
   ASSIGN_OR_RETURN(const ServerConfig fresh, LoadServerConfig(path_, overrides_));
-  ServerConfig config = service_.live()->config;
+  ServerConfig config = service_.reloadable()->config;
   const std::vector<std::string> fixed = TakeReloadable(fresh, config);
-  ASSIGN_OR_RETURN(std::shared_ptr<const Live> live, MakeLive(config));
-  const auto before = service_.live();
-  if (before->needs_keys() && !live->needs_keys())
+  ASSIGN_OR_RETURN(std::shared_ptr<const ReloadableConfig> reloadable,
+                   MakeReloadableConfig(config));
+  const auto before = service_.reloadable();
+  if (before->needs_keys() && !reloadable->needs_keys())
     return base::InvalidArgument(
         "server.api_keys_file: it is gone, and everybody could come in; to serve without keys is "
         "for a restart");
-  const std::vector<std::string> loosened = Loosened(*before, *live);
+  const std::vector<std::string> loosened = Loosened(*before, *reloadable);
   std::vector<std::function<void()>> commits;
   for (const Prepare& prepare : prepares_) {
-    ASSIGN_OR_RETURN(std::function<void()> commit, prepare(*live));
+    ASSIGN_OR_RETURN(std::function<void()> commit, prepare(*reloadable));
     commits.push_back(std::move(commit));
   }
-  service_.SetLive(std::move(live));
+  service_.SetReloadable(std::move(reloadable));
   for (const auto& commit : commits) commit();
   ConfigureLog(config);
   if (Engine* engine = service_.engine(); engine != nullptr)

@@ -13,8 +13,8 @@ namespace thermocline::server {
 // Thread-safe.
 class Reloader {
  public:
-  // Prepares for `live`; returns a function that applies it, which cannot fail.
-  using Prepare = std::function<Result<std::function<void()>>(const Live& live)>;
+  // Prepares for `reloadable`; returns a function that applies it, which cannot fail.
+  using Prepare = std::function<Result<std::function<void()>>(const ReloadableConfig& reloadable)>;
 
   // `path` and `overrides` are the configuration's source at the start.
   Reloader(Service& service, std::string path, std::vector<std::string> overrides)

@@ -69,7 +69,7 @@ void ConnectionCredit::Disown(Account& account) {
   account.owner.clear();
 }
 
-bool ConnectionCredit::BelongTo(const std::string& peer, const std::string& owner,
+bool ConnectionCredit::AssignTo(const std::string& peer, const std::string& owner,
                                 int connections_max) {
   const base::MutexLock lock(mutex_);
   const auto found = accounts_.find(peer);

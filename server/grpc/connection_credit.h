@@ -50,7 +50,7 @@ class ConnectionCredit {
   void Close(const std::string& peer);
   // Assigns the connection to `owner`. False: `owner` already has `connections_max`. True for a
   // connection that is not open here.
-  bool BelongTo(const std::string& peer, const std::string& owner, int connections_max);
+  bool AssignTo(const std::string& peer, const std::string& owner, int connections_max);
   // A call has started, with so many bytes of metadata. `accepted`: the caller has access, and the
   // message follows.
   void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);

@@ -75,7 +75,7 @@ void ConnectionGate::Start(server::Service& service, ConnectionCredit& credit,
     acceptors_.push_back(std::make_shared<net::Acceptor>(io_.get_executor(), std::move(socket),
                                                          [this, listener](int taken) {
                                                            HandOver(listener, taken);
-                                                           Look();
+                                                           CheckConnections();
                                                          }));
     acceptors_.back()->Start();
   }
@@ -99,16 +99,16 @@ void ConnectionGate::Close() {
   thread_.join();
 }
 
-void ConnectionGate::Look() {
-  const int look_ms = open_->Look();
+void ConnectionGate::CheckConnections() {
+  const int next_ms = open_->Check();
   const bool room = open_->HasRoomForUnproven();
   for (const auto& acceptor : acceptors_) room ? acceptor->Resume() : acceptor->Pause();
-  const int wait_ms = !room && look_ms < 0 ? kRetryMs : look_ms;
+  const int wait_ms = !room && next_ms < 0 ? kRetryMs : next_ms;
   if (wait_ms < 0) return;
   base::UntilMemory([this, wait_ms] {
-    look_.expires_after(milliseconds(wait_ms));
-    look_.async_wait([this](boost::system::error_code error) {
-      if (!error) Look();
+    check_timer_.expires_after(milliseconds(wait_ms));
+    check_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) CheckConnections();
     });
   });
 }

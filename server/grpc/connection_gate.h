@@ -46,7 +46,7 @@ class ConnectionGate {
   ConnectionGate() = default;
   // Checks the connections, and schedules the next check. Accepts no connection while there is no
   // room.
-  void Look();
+  void CheckConnections();
   // Takes ownership of `socket`.
   void HandOver(int listener, int socket);
 
@@ -57,7 +57,7 @@ class ConnectionGate {
   std::unique_ptr<Acceptor> library_;
   std::unique_ptr<OpenConnections> open_;  // used by the thread only
   boost::asio::io_context io_{1};
-  boost::asio::steady_timer look_{io_};
+  boost::asio::steady_timer check_timer_{io_};
   std::vector<std::shared_ptr<net::Acceptor>> acceptors_;
   std::thread thread_;
 };

@@ -143,8 +143,8 @@ void ReadResponse(const v1::ResponseOptions& message, GenerateParams& out, Reade
   if (top > 0 && !message.logprobs()) {
     reader.Fail("response.top_logprobs", "response.top_logprobs needs response.logprobs");
   }
-  out.asked.request.logprobs = message.logprobs() ? top : -1;
-  out.asked.request.progress = message.progress();
+  out.generation.request.logprobs = message.logprobs() ? top : -1;
+  out.generation.request.progress = message.progress();
   out.return_tokens = message.token_ids();
 }
 
@@ -174,26 +174,26 @@ void ReadStructuredOutput(const v1::StructuredOutput& message, GenerateParams& o
   switch (message.kind_case()) {
     case v1::StructuredOutput::kJsonObject:
       if (message.json_object())
-        out.asked.grammar = {.kind = Kind::kJsonObject, .field = prefix + "json_object"};
+        out.generation.grammar = {.kind = Kind::kJsonObject, .field = prefix + "json_object"};
       return;
     case v1::StructuredOutput::kJsonSchema:
-      out.asked.grammar = {.kind = Kind::kJsonSchema,
-                           .text = message.json_schema(),
-                           .field = prefix + "json_schema"};
+      out.generation.grammar = {.kind = Kind::kJsonSchema,
+                                .text = message.json_schema(),
+                                .field = prefix + "json_schema"};
       return;
     case v1::StructuredOutput::kRegex:
-      out.asked.grammar = {
+      out.generation.grammar = {
           .kind = Kind::kRegex, .text = message.regex(), .field = prefix + "regex"};
       return;
     case v1::StructuredOutput::kChoice:
-      out.asked.grammar = {
+      out.generation.grammar = {
           .kind = Kind::kChoice,
           .choices = ReadStrings(message.choice().texts(), prefix + "choice.texts",
                                  server::kChoiceTextsMax, server::kChoiceBytesMax, reader),
           .field = prefix + "choice"};
       return;
     case v1::StructuredOutput::kGrammar:
-      out.asked.grammar = {
+      out.generation.grammar = {
           .kind = Kind::kGbnf, .text = message.grammar(), .field = prefix + "grammar"};
       return;
     case v1::StructuredOutput::KIND_NOT_SET:
@@ -231,23 +231,23 @@ Result<GenerateParams> ParseGenerate(const v1::GenerateRequest& message,
                                      const GenerateDefaults& defaults) {
   Reader reader;
   GenerateParams out;
-  server::Asked& asked = out.asked;
+  server::GenerationRequest& generation = out.generation;
   ASSIGN_OR_RETURN(server::Prompt prompt, ReadPrompt(message));
-  asked.prompts.push_back(std::move(prompt));
-  asked.prompt_field = PromptField(message);
-  asked.model = message.model();
-  asked.request.sampling = defaults.sampling;
-  asked.request.max_tokens = defaults.max_tokens;
-  ReadSampling(message, asked.request, reader);
-  ReadStop(message.stop(), asked.request, reader);
+  generation.prompts.push_back(std::move(prompt));
+  generation.prompt_field = PromptField(message);
+  generation.model = message.model();
+  generation.request.sampling = defaults.sampling;
+  generation.request.max_tokens = defaults.max_tokens;
+  ReadSampling(message, generation.request, reader);
+  ReadStop(message.stop(), generation.request, reader);
   ReadResponse(message.response(), out, reader);
-  ReadModes(message, asked.request, reader);
+  ReadModes(message, generation.request, reader);
   if (message.has_structured_output())
     ReadStructuredOutput(message.structured_output(), out, reader);
-  reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, asked.choices);
-  reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, asked.request.priority);
-  reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, asked.timeout_s);
-  if (message.has_timeout_s() && asked.timeout_s == 0)
+  reader.Read(message, "n", "", {1, server::kChoicesPerPromptMax}, generation.choices);
+  reader.Read(message, "priority", "", {kPriorityMin, kPriorityMax}, generation.request.priority);
+  reader.Read(message, "timeout_s", "", {0, server::kTimeoutMax}, generation.timeout_s);
+  if (message.has_timeout_s() && generation.timeout_s == 0)
     reader.Fail("timeout_s", "timeout_s must be above 0");
   RETURN_IF_ERROR(reader.status());
   return out;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "engine/base/status.h"
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "thermocline/v1/inference.pb.h"
 
 namespace thermocline::rpc {
 
 struct GenerateParams {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool return_tokens = false;  // ids in Delta
 };
 

@@ -34,10 +34,10 @@ std::shared_ptr<GenerateStream> GenerateStream::Start(const server::Strand& stra
                                                       ::grpc::CallbackServerContext& context) {
   std::shared_ptr<GenerateStream> stream(new GenerateStream(strand, service, credit, context));
   stream->self_ = stream;
-  if (stream->call_.refusal().ok()) {
+  if (stream->request_context_.refusal().ok()) {
     stream->StartRead(&stream->message_);
   } else {
-    stream->Post([s = stream.get()] { s->Refuse(s->call_.refusal()); });
+    stream->Post([s = stream.get()] { s->Refuse(s->request_context_.refusal()); });
   }
   return stream;
 }
@@ -47,7 +47,7 @@ GenerateStream::GenerateStream(const server::Strand& strand, server::Service& se
     : strand_(strand),
       service_(service),
       context_(context),
-      call_(service, credit, context, kGeneratePath),
+      request_context_(service, credit, context, kGeneratePath),
       timer_(strand_) {}
 
 void GenerateStream::OnReadDone(bool ok) {
@@ -74,32 +74,33 @@ void GenerateStream::Guarded(Work work) {
   try {
     work();
   } catch (const std::exception& error) {
-    base::LogError("id=", call_.id(), ": ", error.what());
-    Leave(CancelCause::kDisconnect);
+    base::LogError("id=", request_context_.id(), ": ", error.what());
+    Cancel(CancelCause::kDisconnect);
     FinishNow(base::Internal(""));
   }
 }
 
 Status GenerateStream::Begin(const server::BodyCost& cost) {
-  call_.MessageCame(message_.ByteSizeLong(), message_.request_id());
-  RETURN_IF_ERROR(call_.refusal());
+  request_context_.OnMessage(message_.ByteSizeLong(), message_.request_id());
+  RETURN_IF_ERROR(request_context_.refusal());
   RETURN_IF_ERROR(server::CheckCost(cost, service_.request_sizes()));
   work_bytes_ = cost.bytes;
   ASSIGN_OR_RETURN(
       GenerateParams params,
       ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
                                .max_tokens = service_.config().max_tokens}));
-  const Request& request = params.asked.request;
+  const Request& request = params.generation.request;
   delta_options_ = {.token_ids = params.return_tokens, .logprobs = request.logprobs};
   progress_ = request.progress;
-  ASSIGN_OR_RETURN(server::Submission submission,
-                   server::Submission::Admit(service_,
-                                             {.id = call_.id(),
-                                              .tenant = call_.caller().tenant,
-                                              .priority_max = call_.caller().priority_max,
-                                              .arrived = call_.arrived(),
-                                              .gives_up = call_.deadline()},
-                                             std::move(params.asked)));
+  ASSIGN_OR_RETURN(
+      server::Submission submission,
+      server::Submission::Admit(service_,
+                                {.id = request_context_.id(),
+                                 .tenant = request_context_.caller().tenant,
+                                 .priority_max = request_context_.caller().priority_max,
+                                 .arrived = request_context_.arrived(),
+                                 .client_deadline = request_context_.deadline()},
+                                std::move(params.generation)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
   Encode(message_.has_token_ids() && !message_.has_structured_output());
   return OkStatus();
@@ -116,10 +117,11 @@ void GenerateStream::DoOn(server::Workers& workers, Status (server::Submission::
   // The call may end meanwhile and free its message.
   const auto done = std::make_shared<Status>();
   workers.Post(
-      call_.caller().tenant, strand_,
+      request_context_.caller().tenant, strand_,
       [self = shared_from_this(), done, step] {
         const base::InterruptScope scope(self->finished_);
-        if (!self->finished_) *done = DoOrFail(self->call_.id(), *self->submission_, step);
+        if (!self->finished_)
+          *done = DoOrFail(self->request_context_.id(), *self->submission_, step);
       },
       [self = shared_from_this(), done, then] {
         self->Guarded([&] { (self.get()->*then)(*done); });
@@ -161,7 +163,7 @@ Status GenerateStream::Submit() {
 
 void GenerateStream::Pump() {
   if (generation_ == nullptr || writing_ || gone_ || finished_) return;
-  while (events_.empty() && !end_.has_value() && TakeOne()) continue;
+  while (events_.empty() && !end_.has_value() && TakeUpdate()) continue;
   if (!events_.empty()) {
     in_flight_ = std::move(events_.front());
     events_.pop_front();
@@ -173,11 +175,11 @@ void GenerateStream::Pump() {
   if (generation_->finished()) FinishNow(OkStatus());
 }
 
-bool GenerateStream::TakeOne() {
+bool GenerateStream::TakeUpdate() {
   for (int i = 0; i < generation_->choices(); ++i) {
     const int choice = next_choice_;
     next_choice_ = (next_choice_ + 1) % generation_->choices();
-    if (!generation_->Take(choice, update_)) continue;
+    if (!generation_->TakeUpdate(choice, update_)) continue;
     AddEvents(choice);
     return true;
   }
@@ -186,7 +188,7 @@ bool GenerateStream::TakeOne() {
 
 v1::GenerateEvent& GenerateStream::AddEvent() {
   v1::GenerateEvent& event = events_.emplace_back();
-  event.set_request_id(call_.id());
+  event.set_request_id(request_context_.id());
   event.set_sequence(sequence_++);
   return event;
 }
@@ -227,16 +229,17 @@ void GenerateStream::FinishNow(const Status& status) {
   const ::grpc::Status told = ToGrpc(service_, status);
   finished_ = true;
   timer_.cancel();
-  if (submission_ != nullptr) submission_->GiveUp();
-  if (generation_ != nullptr) call_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
-  call_.End(status);
+  if (submission_ != nullptr) submission_->ReleasePlace();
+  if (generation_ != nullptr)
+    request_context_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
+  request_context_.End(status);
   Finish(told);
   // Other choices may still run after one failed.
   if (generation_ != nullptr && !gone_ && !generation_->finished())
     generation_->Cancel(CancelCause::kOtherChoice);
 }
 
-void GenerateStream::Leave(CancelCause cause) {
+void GenerateStream::Cancel(CancelCause cause) {
   gone_ = true;
   events_.clear();
   if (generation_ != nullptr) generation_->Cancel(cause);
@@ -252,8 +255,8 @@ void GenerateStream::OnWriteDone(bool ok) {
 void GenerateStream::OnCancel() {
   Post([this] {
     if (finished_) return;
-    const bool late = call_.IsLate();
-    Leave(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
+    const bool late = request_context_.IsLate();
+    Cancel(late ? CancelCause::kDeadline : CancelCause::kDisconnect);
     FinishNow(late ? base::DeadlineExceeded("the call's deadline is over") : server::ClientGone());
   });
 }
@@ -263,7 +266,7 @@ void GenerateStream::OnDone() {
 }
 
 void GenerateStream::WatchWrites() {
-  const auto allowed = std::chrono::seconds(call_.live().config.write_timeout_s);
+  const auto allowed = std::chrono::seconds(request_context_.reloadable().config.write_timeout_s);
   timer_.expires_at((writing_ ? write_began_ : Clock::now()) + allowed);
   timer_.async_wait([self = shared_from_this(), allowed](boost::system::error_code error) {
     if (!error) self->Guarded([&] { self->CheckWrite(allowed); });
@@ -273,7 +276,7 @@ void GenerateStream::WatchWrites() {
 void GenerateStream::CheckWrite(std::chrono::seconds allowed) {
   if (finished_) return;
   if (!writing_ || Clock::now() < write_began_ + allowed) return WatchWrites();
-  Leave(CancelCause::kSlowReader);
+  Cancel(CancelCause::kSlowReader);
   context_.TryCancel();  // Finish would wait for the unread messages
   FinishNow(server::ClientGone());
 }

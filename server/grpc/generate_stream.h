@@ -13,9 +13,9 @@
 
 #include "server/core/strand_pool.h"
 #include "server/core/submission.h"
-#include "server/grpc/call.h"
 #include "server/grpc/generate_request.h"
 #include "server/grpc/messages.h"
+#include "server/grpc/request_context.h"
 
 namespace thermocline::rpc {
 
@@ -61,11 +61,11 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   // Writes the available events.
   void Pump();
   // Takes the output of one choice; false if there is none.
-  bool TakeOne();
+  bool TakeUpdate();
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client has disconnected: drops further output.
-  void Leave(CancelCause cause);
+  void Cancel(CancelCause cause);
   void Refuse(const Status& refusal);
   void FinishNow(const Status& status);
   // Cancels the call of a client that reads nothing for server.write_timeout_s.
@@ -76,7 +76,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   server::Service& service_;
   ::grpc::CallbackServerContext& context_;
   v1::GenerateRequest message_;
-  Call call_;
+  RequestContext request_context_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
   // Used on the strand.
   std::shared_ptr<server::Submission> submission_;  // until it is submitted; a worker encodes it

@@ -24,10 +24,10 @@
 namespace thermocline::rpc {
 namespace {
 
-constexpr int kQuietSecondsMax = 10;                 // for a reflection stream
-constexpr std::chrono::milliseconds kFarewell{500};  // for clients to close their calls
-// Calls with more than kMetadataBytesMax (call.h) are rejected one by one; beyond this limit the
-// library closes the connection with all of its calls.
+constexpr int kQuietSecondsMax = 10;                      // for a reflection stream
+constexpr std::chrono::milliseconds kShutdownGrace{500};  // for clients to close their calls
+// Calls with more than kMetadataBytesMax (request_context.h) are rejected one by one; beyond this
+// limit the library closes the connection with all of its calls.
 constexpr int kMetadataBytesHardMax = 256 << 10;
 constexpr int kStreamBufferBytes = 16 << 10;  // a stream with more unread bytes pauses
 // Bytes of a message that a client may send before its call is accepted. The library would adapt
@@ -159,7 +159,7 @@ void GrpcServer::Shutdown() {
   if (impl_->server == nullptr) return;
   impl_->gate->Close();
   impl_->service.WatchState({});
-  impl_->server->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  impl_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   impl_->server->Wait();
 }
 

@@ -38,9 +38,11 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
         context_(context),
         is_long_(is_long),
         handler_(std::move(handler)),
-        call_(place.service, place.credit, context, path),
-        unread_(place.io, place.service.request_memory(), call_.caller().tenant, context) {
-    call_.refusal().ok() ? this->StartRead(&request_) : PostRefusal(call_.refusal());
+        request_context_(place.service, place.credit, context, path),
+        unread_(place.io, place.service.request_memory(), request_context_.caller().tenant,
+                context) {
+    request_context_.refusal().ok() ? this->StartRead(&request_)
+                                    : PostRefusal(request_context_.refusal());
   }
 
  private:
@@ -54,7 +56,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     }
   }
   Status Begin() {
-    call_.MessageCame(request_.ByteSizeLong());
+    request_context_.OnMessage(request_.ByteSizeLong());
     const auto run = [this] { Run(); };
     if (!is_long_) {
       boost::asio::post(place_.io, run);
@@ -64,10 +66,10 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
     place_.service.workers(request_.ByteSizeLong())
         .Post(
-            call_.caller().tenant, place_.io.get_executor(),
+            request_context_.caller().tenant, place_.io.get_executor(),
             [run, bytes = cost.bytes] {
               run();
-              server::GiveBackHeap(bytes);
+              server::TrimHeap(bytes);
             },
             {}, [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
     return OkStatus();
@@ -78,7 +80,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     if (context_.IsCancelled()) return End(server::ClientGone());
     try {
       const base::InterruptScope scope(client_left_);
-      Status status = handler_(call_, request_, response_);
+      Status status = handler_(request_context_, request_, response_);
       if (client_left_) return End(server::ClientGone());
       if (base::Interrupted()) status = server::ShuttingDown();
       Request().Swap(&request_);
@@ -90,11 +92,12 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   }
   // The message is counted twice, because the library makes a serialized copy.
   Status Answer() {
-    return unread_.Begin(response_.SpaceUsedLong() + response_.ByteSizeLong(),
-                         std::chrono::seconds(call_.live().config.write_timeout_s));
+    return unread_.Begin(
+        response_.SpaceUsedLong() + response_.ByteSizeLong(),
+        std::chrono::seconds(request_context_.reloadable().config.write_timeout_s));
   }
   void Fail(const std::exception& error) {
-    base::LogError("id=", call_.id(), ": ", error.what());
+    base::LogError("id=", request_context_.id(), ": ", error.what());
     Refuse(base::Internal(""));
   }
   void PostRefusal(const Status& status) {
@@ -108,7 +111,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   void End(const Status& status) {
     ended_ = true;
     const ::grpc::Status told = ToGrpc(place_.service, status);
-    call_.End(status);
+    request_context_.End(status);
     if (!status.ok()) {
       Response().Swap(&response_);
       return this->Finish(told);
@@ -122,7 +125,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   ::grpc::CallbackServerContext& context_;
   const bool is_long_;
   const Handler handler_;
-  Call call_;
+  RequestContext request_context_;
   UnreadAnswer unread_;
   Request request_;
   Response response_;
@@ -219,36 +222,36 @@ InferenceService::InferenceService(boost::asio::io_context& io, server::Service&
   AddGenerate();
   AddUnary<v1::TokenizeRequest, v1::TokenizeResponse>(
       "/thermocline.v1.Inference/Tokenize", Work::kLong,
-      [this](const Call&, const auto& request, auto& response) {
+      [this](const RequestContext&, const auto& request, auto& response) {
         return AnswerTokenize(service_, request, response);
       });
   AddUnary<v1::DetokenizeRequest, v1::DetokenizeResponse>(
       "/thermocline.v1.Inference/Detokenize", Work::kLong,
-      [this](const Call&, const auto& request, auto& response) {
+      [this](const RequestContext&, const auto& request, auto& response) {
         return AnswerDetokenize(service_, request, response);
       });
   AddUnary<v1::CountTokensRequest, v1::CountTokensResponse>(
       "/thermocline.v1.Inference/CountTokens", Work::kLong,
-      [this](const Call&, const auto& request, auto& response) {
+      [this](const RequestContext&, const auto& request, auto& response) {
         return AnswerCount(service_, request, response);
       });
   AddUnary<v1::GetModelRequest, v1::Model>(
       "/thermocline.v1.Inference/GetModel", Work::kShort,
-      [this](const Call&, const auto&, auto& response) -> Status {
+      [this](const RequestContext&, const auto&, auto& response) -> Status {
         if (service_.engine() == nullptr) return service_.Readiness();
         FillModel(service_, response);
         return OkStatus();
       });
   AddUnary<v1::GetStatsRequest, v1::Stats>(
       "/thermocline.v1.Inference/GetStats", Work::kShort,
-      [this](const Call&, const auto&, auto& response) -> Status {
+      [this](const RequestContext&, const auto&, auto& response) -> Status {
         FillStats(service_, response);
         return OkStatus();
       });
   AddUnary<v1::CancelRequest, v1::CancelResponse>(
       "/thermocline.v1.Inference/Cancel", Work::kShort,
-      [this](const Call& call, const auto& request, auto&) {
-        return AnswerCancel(service_, call.caller(), request);
+      [this](const RequestContext& context, const auto& request, auto&) {
+        return AnswerCancel(service_, context.caller(), request);
       });
 }
 

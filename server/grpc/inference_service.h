@@ -4,7 +4,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "server/core/strand_pool.h"
-#include "server/grpc/call.h"
+#include "server/grpc/request_context.h"
 #include "thermocline/v1/inference.grpc.pb.h"
 
 namespace thermocline::rpc {
@@ -23,8 +23,8 @@ class InferenceService final : public ::grpc::Service {
   using Context = ::grpc::CallbackServerContext;
 
   void AddGenerate();
-  // `handler(const Call&, const Request&, Response&)` fills the response or returns an error.
-  // `work`: kLong if it grows with the request.
+  // `handler(const RequestContext&, const Request&, Response&)` fills the response or returns an
+  // error. `work`: kLong if it grows with the request.
   enum class Work { kShort, kLong };
   template <typename Request, typename Response, typename Handler>
   void AddUnary(const char* path, Work work, Handler handler);

@@ -21,9 +21,9 @@ constexpr std::size_t kUnprovenShare = 96;
 // not speed up messages: the window of a stream is 64 KiB.
 constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
-constexpr milliseconds kLook{50}, kLookClosely{10}, kLookAtSender{2};
+constexpr milliseconds kCheckInterval{50}, kCloseCheckInterval{10}, kSenderCheckInterval{2};
 constexpr double kCloseToFull = 0.25;  // of what calls may hold; looked at closely above it
-constexpr milliseconds kTell{1000};
+constexpr milliseconds kLogInterval{1000};
 // The library frees a connection's calls some time after its socket is closed.
 constexpr milliseconds kTrimLater{2000};
 constexpr std::uint64_t kTrimBytes = 256 << 10;
@@ -58,7 +58,7 @@ bool OpenConnections::Admit(int fd) {
   const std::string network = server::NetworkOf(next.peer.address);
   next.place = TakePlace(network);
   if (next.place == nullptr) {
-    ForgetClosed();
+    RemoveClosed();
     next.place = TakePlace(network);
   }
   if (next.place == nullptr) return false;
@@ -79,24 +79,24 @@ bool OpenConnections::Admit(int fd) {
 void OpenConnections::MakeWayIfIdle(Connection& connection, const Account& account) {
   const bool idle = account.calls == 0, was_idle = std::exchange(connection.makes_way, idle);
   const bool called = std::exchange(connection.accounted, account.accounted) != account.accounted;
-  if (!idle && was_idle && !connection.place->BeBusy()) Shut(connection);
+  if (!idle && was_idle && !connection.place->MarkBusy()) Shut(connection);
   if (!idle || (was_idle && !called)) return;
   // Only TakePlace calls it, on this thread, since no other thread uses the count.
-  connection.place->BeIdle([this, name = connection.peer.name] {
+  connection.place->MarkIdle([this, name = connection.peer.name] {
     for (Connection& each : open_)
       if (each.peer.name == name) Shut(each);
   });
 }
 
 std::unique_ptr<net::ConnectionPlace> OpenConnections::TakePlace(const std::string& network) const {
-  const auto live = service_.live();
+  const auto reloadable = service_.reloadable();
   auto place = std::make_unique<net::ConnectionPlace>(count_, network);
-  const auto entry =
-      place->Enter(live->config.connections_max, live->config.ConnectionsMaxOf(network));
+  const auto entry = place->Enter(reloadable->config.connections_max,
+                                  reloadable->config.ConnectionsMaxOf(network));
   return entry == net::ConnectionCount::Entry::kIn ? std::move(place) : nullptr;
 }
 
-void OpenConnections::ForgetClosed() {
+void OpenConnections::RemoveClosed() {
   std::erase_if(open_, [this](const Connection& connection) {
     if (connection.socket.IsOpen()) return false;
     if (!connection.peer.name.empty()) credit_.Close(connection.peer.name);
@@ -111,34 +111,35 @@ bool OpenConnections::CallsHoldMoreThan(double share) const {
          share * static_cast<double>(service_.request_sizes().grpc);
 }
 
-int OpenConnections::Look() {
+int OpenConnections::Check() {
   const auto now = Clock::now();
-  const milliseconds interval = CallsHoldMoreThan(kCloseToFull) ? kLookClosely : kLook;
-  const bool all = now - looked_at_all_ >= interval;
+  const milliseconds interval =
+      CallsHoldMoreThan(kCloseToFull) ? kCloseCheckInterval : kCheckInterval;
+  const bool all = now - all_checked_at_ >= interval;
   if (all) {
-    looked_at_all_ = now;
-    ForgetClosed();
+    all_checked_at_ = now;
+    RemoveClosed();
   }
   milliseconds next = interval;
   for (Connection& connection : open_) {
     if (connection.peer.name.empty() || connection.shut) continue;
     if (connection.proven && !all && !connection.floods) continue;
-    const bool received = LookAt(connection, now);
-    if (connection.floods) next = std::min(next, kLookClosely);
+    const bool received = CheckConnection(connection, now);
+    if (connection.floods) next = std::min(next, kCloseCheckInterval);
     if (connection.proven) continue;
     const bool sends = received || now - connection.opened < kYoung;
-    next = std::min(next, sends ? kLookAtSender : kLookClosely);
+    next = std::min(next, sends ? kSenderCheckInterval : kCloseCheckInterval);
   }
   const std::size_t bytes_max = service_.request_sizes().grpc;
   ShutMostWhileAbove(true, bytes_max);
   ShutMostWhileAbove(false, bytes_max / kUnprovenShare);
-  TellShut(now);
+  LogShut(now);
   TrimBehindClosed(now);
-  if (open_.empty() && untold_ == 0 && closed_bytes_ == 0) return -1;
+  if (open_.empty() && unlogged_ == 0 && closed_bytes_ == 0) return -1;
   return static_cast<int>(next.count());
 }
 
-bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
+bool OpenConnections::CheckConnection(Connection& connection, Clock::time_point now) {
   // The account is read after the counters, so that a call in between counts in the client's favor.
   auto traffic = connection.socket.Measure();
   if (!traffic.has_value()) return false;
@@ -147,7 +148,7 @@ bool OpenConnections::LookAt(Connection& connection, Clock::time_point now) {
   if (account.proven && !std::exchange(connection.proven, true))
     connection.socket.LimitUnread(kProvenUnreadBytes);
   if (!account.owner.empty())
-    connection.place->BelongTo(account.owner, std::numeric_limits<int>::max());
+    connection.place->AssignTo(account.owner, std::numeric_limits<int>::max());
   MakeWayIfIdle(connection, account);
   const std::uint64_t unaccounted = UnaccountedBytes(*traffic, account);
   connection.unaccounted = unaccounted;
@@ -184,19 +185,19 @@ void OpenConnections::Shut(Connection& connection) {
   if (std::exchange(connection.shut, true)) return;
   connection.socket.Shut();
   service_.metrics().RequestRejected("connections");
-  service_.request_memory().AskForTrim();
-  ++untold_;
+  service_.request_memory().RequestTrim();
+  ++unlogged_;
 }
 
 void OpenConnections::TrimBehindClosed(Clock::time_point now) {
   if (closed_bytes_ == 0 || now - closed_at_ < kTrimLater) return;
-  if (std::exchange(closed_bytes_, 0) >= kTrimBytes) service_.request_memory().AskForTrim();
+  if (std::exchange(closed_bytes_, 0) >= kTrimBytes) service_.request_memory().RequestTrim();
 }
 
-void OpenConnections::TellShut(Clock::time_point now) {
-  if (untold_ == 0 || now - told_ < kTell) return;
-  told_ = now;
-  base::LogWarning("gRPC: shut ", std::exchange(untold_, 0),
+void OpenConnections::LogShut(Clock::time_point now) {
+  if (unlogged_ == 0 || now - logged_at_ < kLogInterval) return;
+  logged_at_ = now;
+  base::LogWarning("gRPC: shut ", std::exchange(unlogged_, 0),
                    " connections that had sent more than their calls account for, or made no call "
                    "while others waited; see docs/grpc.md#safety");
 }

@@ -31,7 +31,7 @@ class OpenConnections {
   bool Admit(int fd);
   // Shuts connections that exceed their limits. Must be called again after the returned number of
   // milliseconds; -1 = after the next Admit.
-  int Look();
+  int Check();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -57,9 +57,9 @@ class OpenConnections {
   std::size_t UnprovenCount() const;
   // A place within the limits on connections; nullptr if there is none.
   std::unique_ptr<net::ConnectionPlace> TakePlace(const std::string& network) const;
-  void ForgetClosed();
+  void RemoveClosed();
   // Returns true if the connection has received bytes since the last check.
-  bool LookAt(Connection& connection, Clock::time_point now);
+  bool CheckConnection(Connection& connection, Clock::time_point now);
   // True if gRPC's library holds more than `share` of what it may for calls.
   bool CallsHoldMoreThan(double share) const;
   // Shuts the proven (or the unproven) connections that hold most, until together they hold at most
@@ -69,15 +69,15 @@ class OpenConnections {
   void TrimBehindClosed(Clock::time_point now);
   void ShutSender(Connection& connection);
   void Shut(Connection& connection);
-  void TellShut(Clock::time_point now);
+  void LogShut(Clock::time_point now);
 
   server::Service& service_;
   ConnectionCredit& credit_;
   // Separate from HTTP's count, so that idle calls do not keep HTTP clients out.
   const std::shared_ptr<net::ConnectionCount> count_ = std::make_shared<net::ConnectionCount>();
   std::vector<Connection> open_;  // the oldest first
-  Clock::time_point looked_at_all_{}, told_{}, paused_until_{};
-  int untold_ = 0;                  // connections that were shut since the last log line
+  Clock::time_point all_checked_at_{}, logged_at_{}, paused_until_{};
+  int unlogged_ = 0;                // connections that were shut since the last log line
   std::uint64_t closed_bytes_ = 0;  // received by connections closed since the last trim
   Clock::time_point closed_at_{};   // when the first of them closed
 };

@@ -54,7 +54,7 @@ UnreadAnswer::UnreadAnswer(boost::asio::io_context& io, server::RequestMemory& m
 UnreadAnswer::~UnreadAnswer() { watch_->End(); }
 
 Status UnreadAnswer::Begin(std::size_t bytes, std::chrono::seconds allowed) {
-  if (!hold_.TakeForAnswer(bytes)) return server::UnreadAnswers();
+  if (!hold_.ReserveForAnswer(bytes)) return server::UnreadAnswers();
   watch_->Start(allowed);
   return OkStatus();
 }

@@ -19,7 +19,7 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
       head_(head),
       format_(std::move(plan.format)),
       stream_(plan.stream),
-      progress_(plan.submission.asked().request.progress),
+      progress_(plan.submission.generation_request().request.progress),
       choices_per_prompt_(plan.submission.choices()),
       choices_(plan.submission.requests().size() * choices_per_prompt_),
       kept_bytes_(plan.submission.KeptBytes() + format_->EchoBytes()),
@@ -27,8 +27,8 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
   TokenChannel::ReserveBuffers(update_);
   for (const Request& request : plan.submission.requests())
     prompt_tokens_.push_back(base::IntSize(request.prompt));
-  if (plan.submission.reading() == nullptr) return;
-  for (Choice& choice : choices_) choice.parser.emplace(plan.submission.reading());
+  if (plan.submission.parser_config() == nullptr) return;
+  for (Choice& choice : choices_) choice.parser.emplace(plan.submission.parser_config());
 }
 
 Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
@@ -39,21 +39,21 @@ Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const Re
   return answer;
 }
 
-Answer::Output Answer::Take() {
+Answer::Output Answer::NextOutput() {
   Output output;
   const int count = base::IntSize(choices_);
   for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
     const int index = next_;
     next_ = (next_ + 1) % count;
-    if (generation_->Take(index, update_)) Hear(index, output);
+    if (generation_->TakeUpdate(index, update_)) OnUpdate(index, output);
   }
   if (!stream_) output.events.clear();
-  output.whole = said_ && !stream_;
+  output.complete = choices_ended_ && !stream_;
   if (!output.events.empty()) begun_ = true;
   return output;
 }
 
-void Answer::Leave(CancelCause cause) {
+void Answer::Cancel(CancelCause cause) {
   if (!ended_) generation_->Cancel(cause);
 }
 
@@ -76,7 +76,7 @@ std::string Answer::KeepAlive() {
   return comment;
 }
 
-void Answer::Hear(int index, Output& output) {
+void Answer::OnUpdate(int index, Output& output) {
   const bool complete =
       update_.reason == FinishReason::kStop || update_.reason == FinishReason::kLength;
   if (update_.finished && !complete) return Fail(output);
@@ -88,18 +88,18 @@ void Answer::Hear(int index, Output& output) {
                     !update_.prompt_scores.empty() || !update_.embeddings.empty() ||
                     update_.finished;
   if (says && !choice.begun) {
-    output.events += format_->Begin(index);
+    output.events += format_->OnStart(index);
     choice.begun = true;
   }
   if (says) {
     Read(choice);
     choice.reasoning_tokens += Reasoned(choice) ? base::IntSize(update_.tokens) : 0;
-    output.events += format_->Say({.choice = index,
-                                   .parts = parts_,
-                                   .tokens = update_.tokens,
-                                   .scores = update_.scores,
-                                   .prompt_scores = update_.prompt_scores,
-                                   .embeddings = update_.embeddings});
+    output.events += format_->OnDelta({.choice = index,
+                                       .parts = parts_,
+                                       .tokens = update_.tokens,
+                                       .scores = update_.scores,
+                                       .prompt_scores = update_.prompt_scores,
+                                       .embeddings = update_.embeddings});
   }
   if (update_.finished) FinishChoice(index, output);
 }
@@ -139,28 +139,28 @@ void Answer::CountCalls(const chat::CallTally& tally) {
   if (tally.calls > 0) service_.metrics().ToolCalls(chat::CallFormName(tally.form), tally.calls);
   if (tally.rejected != chat::CallRule::kNone)
     service_.metrics().ToolCallRejected(chat::CallRuleName(tally.rejected));
-  if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.NoteLenientCall();
+  if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.LogFirstLenientCall();
 }
 
 void Answer::FinishChoice(int index, Output& output) {
   if (choices_[index].parser.has_value()) CountCalls(choices_[index].parser->tally());
   choices_[index].usage = update_.usage;
   choices_[index].usage.reasoning_tokens = choices_[index].reasoning_tokens;
-  said_ = generation_->finished();
-  ended_ = output.last = said_ && stream_;
-  const Usage total = said_ ? Total() : Usage();
-  output.events += format_->End({.choice = index,
-                                 .reason = update_.reason,
-                                 .usage = update_.usage,
-                                 .last = said_,
-                                 .total = total});
+  choices_ended_ = generation_->finished();
+  ended_ = output.last = choices_ended_ && stream_;
+  const Usage total = choices_ended_ ? Total() : Usage();
+  output.events += format_->OnEnd({.choice = index,
+                                   .reason = update_.reason,
+                                   .usage = update_.usage,
+                                   .last = choices_ended_,
+                                   .total = total});
 }
 
 std::size_t Answer::whole_bytes_max() const { return large() ? kept_bytes_ * kTextOfByteMax : 0; }
 
-HttpResponse Answer::Whole() {
+HttpResponse Answer::FullResponse() {
   ended_ = true;
-  return JsonResponse(head_, 200, format_->Whole(Total()));
+  return JsonResponse(head_, 200, format_->FullResponse(Total()));
 }
 
 // One failed choice ends them all. If nothing was sent, the response has the error's own status; a

@@ -23,7 +23,7 @@ class Answer {
   struct Output {  // NOLINT(bugprone-exception-escape): Boost calls the move of a message noexcept
     std::string events;                    // of a stream; may be empty
     std::optional<HttpResponse> response;  // set instead of a stream; always the last output
-    bool whole = false;                    // Whole must be called, or Take again
+    bool complete = false;                 // FullResponse must be called, or NextOutput again
     bool last = false;                     // no output follows
     bool failed = false;  // the events end with an error, and the connection with them
   };
@@ -35,12 +35,12 @@ class Answer {
 
   // Returns the output since the last call. Long output comes in several pieces: call again when
   // this one is written.
-  Output Take();
+  Output NextOutput();
   // The complete response, if it is neither a stream nor an error; the answer has ended then.
-  HttpResponse Whole();
+  HttpResponse FullResponse();
   // An upper bound of the response's text in bytes; 0 if it is too small for RequestMemory.
   std::size_t whole_bytes_max() const;
-  // True once Take or Whole has returned the last output.
+  // True once NextOutput or FullResponse has returned the last output.
   bool ended() const { return ended_; }
   // The first events of a stream, before any token; "" for an answer that is not streamed.
   std::string Open();
@@ -52,7 +52,7 @@ class Answer {
   const char* content_type() const { return format_->content_type(); }
   const server::Generation& generation() const { return *generation_; }
   // The client has disconnected: cancels the work that has not ended.
-  void Leave(CancelCause cause);
+  void Cancel(CancelCause cause);
 
  private:
   struct Choice {
@@ -64,7 +64,7 @@ class Answer {
   Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
   bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
-  void Hear(int index, Output& output);
+  void OnUpdate(int index, Output& output);
   // Parses `update_` into parts_.
   void Read(Choice& choice);
   // True if the update was reasoning.
@@ -85,9 +85,9 @@ class Answer {
   std::vector<Choice> choices_;
   TokenChannel::Update update_;
   std::vector<chat::MessagePart> parts_;
-  int next_ = 0;        // the choice to take from next
-  bool begun_ = false;  // events were returned
-  bool said_ = false;   // every choice has ended
+  int next_ = 0;                // the choice to take from next
+  bool begun_ = false;          // events were returned
+  bool choices_ended_ = false;  // every choice has ended
   bool ended_ = false;
   const std::size_t kept_bytes_;
   server::RequestMemory::Hold kept_;

@@ -16,7 +16,7 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-constexpr std::chrono::seconds kFarewell{2};
+constexpr std::chrono::seconds kCloseGrace{2};
 constexpr int kSendBufferBytes = 64 << 10;
 // A Unix socket counts a write as taken only when all of it is read: with 36 KiB in one write, a
 // slow reader's progress would stay invisible for long. With the kernel's overhead this size fills
@@ -49,15 +49,15 @@ void Connection::ExpireWhenStuck(const WriteLimits& limits, std::size_t bytes) {
   stuck_time_ = limits.stuck;
   latest_.reset();
   if (limits.bytes_per_s_min > 0) {
-    const std::chrono::duration<double> allowed(static_cast<double>(bytes + Untaken()) /
+    const std::chrono::duration<double> allowed(static_cast<double>(bytes + UnsentBytes()) /
                                                 limits.bytes_per_s_min);
     latest_ = Clock::now() + limits.stuck + std::chrono::duration_cast<Clock::duration>(allowed);
   }
-  NoteProgress();
+  OnProgress();
 }
 
-void Connection::NoteProgress() {
-  untaken_ = Untaken();
+void Connection::OnProgress() {
+  unsent_bytes_ = UnsentBytes();
   SetDeadline(*stuck_time_);
 }
 
@@ -76,7 +76,7 @@ void Connection::ExpireNever() {
 
 // A socket becomes writable only when a good part of its buffer is free, so a slow client's
 // progress is measured by the bytes that it has not taken.
-int Connection::Untaken() {
+int Connection::UnsentBytes() {
   int bytes = 0;
   return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
@@ -92,15 +92,15 @@ void Connection::WaitForDeadline() {
     if (Clock::now() < *self->deadline_) return self->WaitForDeadline();
     if (self->expired_) return self->CloseSocket();
     const bool late = self->latest_.has_value() && Clock::now() >= *self->latest_;
-    if (self->stuck_time_.has_value() && !late && self->Untaken() != self->untaken_)
-      return self->NoteProgress();
+    if (self->stuck_time_.has_value() && !late && self->UnsentBytes() != self->unsent_bytes_)
+      return self->OnProgress();
     self->expired_ = true;
     self->Cancel();
-    self->ExpireAfter(kFarewell);  // a handler between two operations has not seen the expiry
+    self->ExpireAfter(kCloseGrace);  // a handler between two operations has not seen the expiry
   });
 }
 
-bool Connection::peer_left() {
+bool Connection::peer_disconnected() {
   pollfd state{.fd = socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
@@ -123,7 +123,7 @@ void Connection::Close() {
   // and many silent ones would take memory beyond the limit.
   ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
   expired_ = true;
-  ExpireAfter(kFarewell);  // in case the send buffer is full
+  ExpireAfter(kCloseGrace);  // in case the send buffer is full
   tls_->async_shutdown([self = shared_from_this()](error_code) { self->CloseSocket(); });
 }
 

@@ -63,7 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Pending operations end with operation_aborted; the connection stays open.
   void Cancel();
   // True if the peer has stopped sending, even if not all of its bytes have been read.
-  bool peer_left();
+  bool peer_disconnected();
   // Ends our side of the connection; the client may still send. Requires: no TLS.
   void ShutdownSend();
   // Flushes pending output, then closes. With TLS, the client can tell it from a truncation attack.
@@ -82,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   template <typename Buffers, typename Handler>
   void async_write_some(const Buffers& buffers, Handler&& handler) {
-    if (stuck_time_.has_value()) NoteProgress();
+    if (stuck_time_.has_value()) OnProgress();
     const auto piece = boost::beast::buffers_prefix(write_bytes_max_, buffers);
     if (tls_) return tls_->async_write_some(piece, std::forward<Handler>(handler));
     socket_.async_write_some(piece, std::forward<Handler>(handler));
@@ -91,10 +91,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void SetDeadline(std::chrono::seconds time);
   // Moves the deadline of ExpireWhenStuck.
-  void NoteProgress();
+  void OnProgress();
   void WaitForDeadline();
   // Bytes in the kernel's buffer that the client has not taken.
-  int Untaken();
+  int UnsentBytes();
   void CloseSocket();
 
   const Peer peer_;
@@ -106,7 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // The timer is armed once and checks the deadline when it fires, so that moving it is cheap.
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::optional<std::chrono::seconds> stuck_time_;  // of ExpireWhenStuck
-  int untaken_ = 0;                                 // when the deadline was set
+  int unsent_bytes_ = 0;                            // when the deadline was set
   // The deadline is not moved beyond this.
   std::optional<std::chrono::steady_clock::time_point> latest_;
   bool timer_armed_ = false;

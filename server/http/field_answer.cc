@@ -23,7 +23,7 @@ Result<CheckedAnswer> Checked(const server::Service& service, const std::string&
   Result<Json> result = answer(fields);
   RETURN_IF_ERROR(fields.status());
   const bool checked = others == OtherFields::kChecked;
-  if (checked) fields.CheckUnknown(service.live()->config.strict_fields);
+  if (checked) fields.CheckUnknown(service.reloadable()->config.strict_fields);
   RETURN_IF_ERROR(fields.status());
   RETURN_IF_ERROR(server::CheckModel(service, model));
   RETURN_IF_ERROR(result.status());
@@ -40,7 +40,7 @@ Action AnswerFields(server::Service& service, const HttpRequest& request, const 
   HttpResponse response = JsonResponse(head, 200, found->json);
   if (found->ignored_fields.empty()) return response;
   response.set(kIgnoredFieldsHeader, IgnoredFieldsValue(found->ignored_fields));
-  service.ignored_fields().Note(head.route, found->ignored_fields);
+  service.ignored_fields().Count(head.route, found->ignored_fields);
   return response;
 }
 

@@ -12,8 +12,8 @@
 #include <boost/asio/strand.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/rejected_connection.h"
 #include "server/http/session.h"
-#include "server/http/turned_away.h"
 #include "server/net/address.h"
 #include "server/net/socket_file.h"
 #include "server/protocol/error.h"
@@ -45,13 +45,14 @@ Result<std::shared_ptr<Listener>> Listener::Create(asio::io_context& io, server:
                                                    const Router& router,
                                                    const std::vector<net::PassedSocket>& passed) {
   auto listener = std::shared_ptr<Listener>(new Listener(io, service, router));
-  const auto live = service.live();
-  if (!live->config.tls_certificate.empty()) {
-    ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live->config.tls_certificate, live->config.tls_key));
+  const auto reloadable = service.reloadable();
+  if (!reloadable->config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(
+        auto tls, MakeTlsContext(reloadable->config.tls_certificate, reloadable->config.tls_key));
     listener->SetTls(std::move(tls));
   }
   RETURN_IF_ERROR(listener->OpenAll(passed));
-  RETURN_IF_ERROR(listener->CheckStrangers(*live));
+  RETURN_IF_ERROR(listener->CheckOpenAccess(*reloadable));
   return listener;
 }
 
@@ -73,7 +74,7 @@ Status Listener::OpenAll(const std::vector<net::PassedSocket>& passed) {
   }
   if (!admin_passed && !config.admin_socket.empty())
     RETURN_IF_ERROR(OpenUnix(config.admin_socket, 0600, true));
-  if (doors_.empty()) {
+  if (sockets_.empty()) {
     return base::InvalidArgument(
         "there is nothing to listen on: set server.host, server.unix_socket or ",
         "server.admin_socket");
@@ -81,12 +82,13 @@ Status Listener::OpenAll(const std::vector<net::PassedSocket>& passed) {
   return OkStatus();
 }
 
-void Listener::AddDoor(net::ListeningSocket socket, bool tls, bool admin) {
-  Door& door = doors_.emplace_back(Door{.acceptor = nullptr, .tls = tls, .admin = admin});
-  door.acceptor = std::make_shared<net::Acceptor>(
-      asio::make_strand(io_), std::move(socket), [weak = weak_from_this(), &door](int taken) {
+void Listener::AddSocket(net::ListeningSocket socket, bool tls, bool admin) {
+  ListenSocket& listening =
+      sockets_.emplace_back(ListenSocket{.acceptor = nullptr, .tls = tls, .admin = admin});
+  listening.acceptor = std::make_shared<net::Acceptor>(
+      asio::make_strand(io_), std::move(socket), [weak = weak_from_this(), &listening](int taken) {
         const auto self = weak.lock();
-        self != nullptr ? self->OnAccepted(door, taken) : (void)::close(taken);
+        self != nullptr ? self->OnAccepted(listening, taken) : (void)::close(taken);
       });
 }
 
@@ -101,7 +103,7 @@ Status Listener::TakePassed(const net::PassedSocket& socket) {
     return base::InvalidArgument("a socket 'https' was passed, but there is no ",
                                  "server.tls_certificate");
   }
-  AddDoor(std::move(taken), https, admin);
+  AddSocket(std::move(taken), https, admin);
   return OkStatus();
 }
 
@@ -114,7 +116,8 @@ Status Listener::OpenTcp(const std::string& host, int port) {
     return base::Unavailable("cannot listen on ", host, ":", port, ": ", sockets.status().message(),
                              "; choose another server.port");
   }
-  for (net::ListeningSocket& socket : *sockets) AddDoor(std::move(socket), tls() != nullptr, false);
+  for (net::ListeningSocket& socket : *sockets)
+    AddSocket(std::move(socket), tls() != nullptr, false);
   return OkStatus();
 }
 
@@ -122,15 +125,15 @@ Status Listener::OpenUnix(const std::string& path, unsigned mode, bool admin) {
   auto socket = net::ListeningSocket::Unix(path, mode);
   if (!socket.ok())
     return base::Unavailable("cannot listen on '", path, "': ", socket.status().message());
-  AddDoor(*std::move(socket), false, admin);
+  AddSocket(*std::move(socket), false, admin);
   return OkStatus();
 }
 
 // The configuration does not describe passed sockets, so their addresses are checked here.
-Status Listener::CheckStrangers(const server::Live& live) const {
-  if (live.needs_keys() || live.config.insecure) return OkStatus();
-  for (const Door& door : doors_) {
-    const net::SocketAddress address = net::LocalAddress(door.acceptor->socket().fd());
+Status Listener::CheckOpenAccess(const server::ReloadableConfig& reloadable) const {
+  if (reloadable.needs_keys() || reloadable.config.insecure) return OkStatus();
+  for (const ListenSocket& listening : sockets_) {
+    const net::SocketAddress address = net::LocalAddress(listening.acceptor->socket().fd());
     if (!address.on_network() || server::IsLoopbackAddress(address.host)) continue;
     return base::InvalidArgument("on ", address.host,
                                  " whoever reaches this machine could use the model; set ",
@@ -139,37 +142,38 @@ Status Listener::CheckStrangers(const server::Live& live) const {
   return OkStatus();
 }
 
-Result<std::function<void()>> Listener::PrepareReload(const server::Live& live) {
-  RETURN_IF_ERROR(CheckStrangers(live));
+Result<std::function<void()>> Listener::PrepareReload(const server::ReloadableConfig& reloadable) {
+  RETURN_IF_ERROR(CheckOpenAccess(reloadable));
   const bool had_tls = !service_.config().tls_certificate.empty();
-  if (had_tls != !live.config.tls_certificate.empty()) {
+  if (had_tls != !reloadable.config.tls_certificate.empty()) {
     return base::FailedPrecondition(
         "server.tls_certificate: turning TLS on or off needs a restart");
   }
   if (!had_tls) return std::function<void()>([] {});
-  ASSIGN_OR_RETURN(auto tls, MakeTlsContext(live.config.tls_certificate, live.config.tls_key));
+  ASSIGN_OR_RETURN(auto tls,
+                   MakeTlsContext(reloadable.config.tls_certificate, reloadable.config.tls_key));
   return std::function<void()>(
       [self = shared_from_this(), tls = std::move(tls)] { self->SetTls(tls); });
 }
 
 void Listener::Start() {
-  for (const Door& door : doors_) {
-    const net::ListeningSocket& socket = door.acceptor->socket();
+  for (const ListenSocket& listening : sockets_) {
+    const net::ListeningSocket& socket = listening.acceptor->socket();
     const net::SocketAddress address = net::LocalAddress(socket.fd());
     if (!address.on_network()) {
       base::LogInfo("listening on ",
                     socket.path().empty() ? "a socket that was passed" : socket.path(),
-                    door.admin ? " (admin)" : "");
+                    listening.admin ? " (admin)" : "");
     } else {
-      base::LogInfo("listening on ", door.tls ? "https://" : "http://", address.Text(), "/");
-      if (!door.tls && !server::IsLoopbackAddress(address.host))
+      base::LogInfo("listening on ", listening.tls ? "https://" : "http://", address.Text(), "/");
+      if (!listening.tls && !server::IsLoopbackAddress(address.host))
         base::LogWarning("without TLS whoever is on the way can read keys and texts");
     }
-    door.acceptor->Start();
+    listening.acceptor->Start();
   }
 }
 
-void Listener::OnAccepted(const Door& door, int socket) {
+void Listener::OnAccepted(const ListenSocket& listening, int socket) {
   std::optional<StreamSocket> stream;
   try {
     stream.emplace(asio::any_io_executor(strands_.Next()));
@@ -181,10 +185,10 @@ void Listener::OnAccepted(const Door& door, int socket) {
     ::close(socket);
     throw;
   }
-  Begin(door, *std::move(stream));
+  Begin(listening, *std::move(stream));
 }
 
-void Listener::Begin(const Door& door, StreamSocket socket) {
+void Listener::Begin(const ListenSocket& listening, StreamSocket socket) {
   const net::SocketAddress local = net::LocalAddress(socket.native_handle());
   const net::SocketAddress remote = net::PeerAddress(socket.native_handle());
   const bool on_network = local.on_network();
@@ -193,26 +197,27 @@ void Listener::Begin(const Door& door, StreamSocket socket) {
                 on_network ? server::NetworkOf(remote.host) : net::PeerUser(socket.native_handle()),
             .local_address = local.host,
             .on_network = on_network,
-            .tls = door.tls,
-            .admin = door.admin};
-  const auto live = service_.live();
-  const bool counted = on_network && !door.admin;
+            .tls = listening.tls,
+            .admin = listening.admin};
+  const auto reloadable = service_.reloadable();
+  const bool counted = on_network && !listening.admin;
   auto place = std::make_shared<net::ConnectionPlace>(connections_, counted ? peer.address : "");
   // The admin socket accepts connections even when the limit is reached.
-  const auto entry = door.admin ? place->Enter(std::numeric_limits<int>::max(), 0)
-                                : place->Enter(live->config.connections_max,
-                                               live->config.ConnectionsMaxOf(peer.address));
+  const auto entry = listening.admin
+                         ? place->Enter(std::numeric_limits<int>::max(), 0)
+                         : place->Enter(reloadable->config.connections_max,
+                                        reloadable->config.ConnectionsMaxOf(peer.address));
   if (entry != net::ConnectionCount::Entry::kIn) {
     service_.metrics().RequestRejected("connections");
-    return TurnAway(std::move(socket), door.tls, entry);
+    return Reject(std::move(socket), listening.tls, entry);
   }
-  const std::shared_ptr<TlsContext> tls = door.tls ? this->tls() : nullptr;
+  const std::shared_ptr<TlsContext> tls = listening.tls ? this->tls() : nullptr;
   auto connection = std::make_shared<Connection>(std::move(socket), tls, std::move(peer));
   std::make_shared<Session>(std::move(connection), service_, router_, std::move(place))->Start();
 }
 
 // With TLS an error response would need a handshake first.
-void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
+void Listener::Reject(StreamSocket socket, bool tls, net::ConnectionCount::Entry why) {
   const bool full = why == net::ConnectionCount::Entry::kFull;
   if (tls) return;
   const protocol::ApiError error{
@@ -225,11 +230,12 @@ void Listener::TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Ent
                         "(server.connections_per_address_max)",
       .details = {}};
   const std::string body = error.ToJson().Dump() + "\n";
-  SendAway(std::move(socket),
-           StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
-                  "\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: ",
-                  body.size(), "\r\nConnection: close\r\n\r\n", body),
-           turned_away_);
+  RejectConnection(
+      std::move(socket),
+      StrCat("HTTP/1.1 ", full ? "503 Service Unavailable" : "429 Too Many Requests",
+             "\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: ",
+             body.size(), "\r\nConnection: close\r\n\r\n", body),
+      rejected_);
 }
 
 }  // namespace thermocline::http

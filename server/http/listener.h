@@ -44,11 +44,11 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // Starts to accept, and logs the addresses.
   void Start();
   // For Reloader: later connections use the new certificate.
-  Result<std::function<void()>> PrepareReload(const server::Live& live);
+  Result<std::function<void()>> PrepareReload(const server::ReloadableConfig& reloadable);
 
  private:
   // A listening socket.
-  struct Door {
+  struct ListenSocket {
     std::shared_ptr<net::Acceptor> acceptor;
     bool tls = false;
     bool admin = false;
@@ -60,12 +60,12 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Status TakePassed(const net::PassedSocket& socket);
   Status OpenTcp(const std::string& host, int port);
   Status OpenUnix(const std::string& path, unsigned mode, bool admin);
-  Status CheckStrangers(const server::Live& live) const;
-  void AddDoor(net::ListeningSocket socket, bool tls, bool admin);
+  Status CheckOpenAccess(const server::ReloadableConfig& reloadable) const;
+  void AddSocket(net::ListeningSocket socket, bool tls, bool admin);
   // Takes ownership of `socket`.
-  void OnAccepted(const Door& door, int socket);
-  void Begin(const Door& door, StreamSocket socket);
-  void TurnAway(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
+  void OnAccepted(const ListenSocket& listening, int socket);
+  void Begin(const ListenSocket& listening, StreamSocket socket);
+  void Reject(StreamSocket socket, bool tls, net::ConnectionCount::Entry why);
 
   std::shared_ptr<TlsContext> tls() {
     const base::MutexLock lock(tls_mutex_);
@@ -80,13 +80,13 @@ class Listener : public std::enable_shared_from_this<Listener> {
   server::StrandPool strands_;  // for connections
   server::Service& service_;
   const Router& router_;
-  std::list<Door> doors_;  // a list, so that references stay valid
+  std::list<ListenSocket> sockets_;  // a list, so that references stay valid
   base::Mutex tls_mutex_;
   std::shared_ptr<TlsContext> tls_ GUARDED_BY(tls_mutex_);  // nullptr = none
   // Both are shared with sessions, which may outlive the listener.
   const std::shared_ptr<net::ConnectionCount> connections_ =
       std::make_shared<net::ConnectionCount>();
-  const std::shared_ptr<std::atomic<int>> turned_away_ = std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<std::atomic<int>> rejected_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace thermocline::http

@@ -39,32 +39,32 @@ std::optional<protocol::ApiError> BeyondLimits(const HttpRequest& header) {
   return std::nullopt;
 }
 
-std::optional<HttpResponse> CheckLimits(const Arrival& arrival) {
-  const auto beyond = BeyondLimits(arrival.header);
+std::optional<HttpResponse> CheckLimits(const HeaderContext& context) {
+  const auto beyond = BeyondLimits(context.header);
   if (!beyond.has_value()) return std::nullopt;
-  arrival.head.keep_alive = false;
-  return ErrorResponse(arrival.head, *beyond);
+  context.head.keep_alive = false;
+  return ErrorResponse(context.head, *beyond);
 }
 
-std::optional<HttpResponse> CheckPageOf(const Arrival& arrival) {
-  const Status page = CheckPage(arrival.live, arrival.peer, arrival.header);
+std::optional<HttpResponse> CheckPageOf(const HeaderContext& context) {
+  const Status page = CheckPage(context.reloadable, context.peer, context.header);
   if (page.ok()) return std::nullopt;
-  return RefusalResponse(arrival.service, arrival.head, page);
+  return RefusalResponse(context.service, context.head, page);
 }
 
-std::optional<HttpResponse> Preflight(const Arrival& arrival) {
-  return AnswerPreflight(arrival.live, arrival.peer, arrival.header, arrival.head);
+std::optional<HttpResponse> Preflight(const HeaderContext& context) {
+  return AnswerPreflight(context.reloadable, context.peer, context.header, context.head);
 }
 
-std::optional<HttpResponse> CheckKey(const Arrival& arrival) {
-  auto caller = PassGate(arrival.live, arrival.peer, arrival.header);
-  if (!caller.ok()) return RefusalResponse(arrival.service, arrival.head, caller.status());
-  arrival.caller = *std::move(caller);
+std::optional<HttpResponse> CheckKey(const HeaderContext& context) {
+  auto caller = Authenticate(context.reloadable, context.peer, context.header);
+  if (!caller.ok()) return RefusalResponse(context.service, context.head, caller.status());
+  context.caller = *std::move(caller);
   return std::nullopt;
 }
 
 struct Step {
-  std::optional<HttpResponse> (*run)(const Arrival&);
+  std::optional<HttpResponse> (*run)(const HeaderContext&);
   const char* route;  // of its answers, for metrics
 };
 
@@ -77,9 +77,9 @@ constexpr Step kHeaderSteps[] = {
 
 }  // namespace
 
-std::optional<HeaderAnswer> PassHeader(const Arrival& arrival) {
+std::optional<HeaderAnswer> CheckHeader(const HeaderContext& context) {
   for (const Step& step : kHeaderSteps)
-    if (auto response = step.run(arrival))
+    if (auto response = step.run(context))
       return HeaderAnswer{.response = *std::move(response), .route = step.route};
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 // The steps of a request, in this order. The first step that answers is the last.
 //
-//   by its header (PassHeader):
+//   by its header (CheckHeader):
 //     limits       supported framing, the number of headers, the target's length
 //     page         Host and Origin: is a browser's page allowed to ask?
 //     preflight    a browser's question before such a request is answered
@@ -19,15 +19,15 @@
 #include <string>
 
 #include "server/core/service.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/response.h"
 
 namespace thermocline::http {
 
 // A request whose header has been read.
-struct Arrival {
+struct HeaderContext {
   server::Service& service;
-  const server::Live& live;
+  const server::ReloadableConfig& reloadable;
   const HttpRequest& header;
   const Peer& peer;
   ResponseHead& head;
@@ -40,6 +40,6 @@ struct HeaderAnswer {
 };
 
 // Returns an answer, or nullopt if the request proceeds.
-std::optional<HeaderAnswer> PassHeader(const Arrival& arrival);
+std::optional<HeaderAnswer> CheckHeader(const HeaderContext& context);
 
 }  // namespace thermocline::http

@@ -14,12 +14,13 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
                                         const ResponseHead& head,
                                         protocol::EmbeddingDialect dialect) {
   ASSIGN_OR_RETURN(
-      protocol::EmbeddingRequest asked,
-      protocol::ParseEmbeddingRequest(body, service.pooling(), service.live()->config.strict_fields,
-                                      nullptr, dialect));
-  RETURN_IF_ERROR(CheckDimensions(service, asked.dimensions));
-  auto format = std::make_unique<protocol::EmbeddingAnswer>(service.model_name(), asked);
-  ASSIGN_OR_RETURN(Submission submission, SubmitEncoded(service, head, std::move(asked.asked)));
+      protocol::EmbeddingRequest parsed,
+      protocol::ParseEmbeddingRequest(
+          body, service.pooling(), service.reloadable()->config.strict_fields, nullptr, dialect));
+  RETURN_IF_ERROR(CheckDimensions(service, parsed.dimensions));
+  auto format = std::make_unique<protocol::EmbeddingAnswer>(service.model_name(), parsed);
+  ASSIGN_OR_RETURN(Submission submission,
+                   SubmitEncoded(service, head, std::move(parsed.generation)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
 
@@ -28,7 +29,7 @@ Result<GenerationPlan> PlanOfEmbeddings(Service& service, const std::string& bod
 protocol::RequestDefaults DefaultsOf(const Service& service) {
   return {.sampling = WithDefaults({}, service.sampling_defaults()),
           .max_tokens = service.config().max_tokens,
-          .strict_fields = service.live()->config.strict_fields};
+          .strict_fields = service.reloadable()->config.strict_fields};
 }
 
 Status CheckDimensions(const Service& service, int dimensions) {
@@ -39,13 +40,14 @@ Status CheckDimensions(const Service& service, int dimensions) {
       .WithField("dimensions");
 }
 
-Result<Submission> SubmitEncoded(Service& service, const ResponseHead& head, server::Asked asked) {
+Result<Submission> SubmitEncoded(Service& service, const ResponseHead& head,
+                                 server::GenerationRequest generation) {
   ASSIGN_OR_RETURN(Submission submission, Submission::Admit(service,
                                                             {.id = head.request_id,
                                                              .tenant = head.tenant,
                                                              .priority_max = head.priority_max,
                                                              .arrived = head.arrived},
-                                                            std::move(asked)));
+                                                            std::move(generation)));
   RETURN_IF_ERROR(submission.Encode());
   return submission;
 }

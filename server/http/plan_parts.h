@@ -16,7 +16,7 @@ Status CheckDimensions(const server::Service& service, int dimensions);
 
 // Admits and encodes a request. Errors as Submission::Admit and Encode.
 Result<server::Submission> SubmitEncoded(server::Service& service, const ResponseHead& head,
-                                         server::Asked asked);
+                                         server::GenerationRequest generation);
 
 // Returns the plan, or the error response.
 Action PlanOrRefusal(server::Service& service, const ResponseHead& head,

@@ -49,7 +49,7 @@ void RequestReader::ReadHeader(std::uint64_t body_bytes_max, Done done) {
       [done = std::move(done)](ErrorCode error, std::size_t) { done(error); });
 }
 
-void RequestReader::Welcome(Done done) {
+void RequestReader::SendContinue(Done done) {
   const bool asks = beast::iequals(request()[beast_http::field::expect], "100-continue");
   if (!asks || request().version() < 11) return done({});  // HTTP/1.0 has no 100 Continue
   asio::async_write(connection_, asio::buffer(kContinue),

@@ -32,15 +32,15 @@ class RequestReader {
   // Reads a request's header into request(). `body_bytes_max`: a larger body is an error.
   void ReadHeader(std::uint64_t body_bytes_max, Done done);
   // Sends 100 Continue to a client that expects it.
-  void Welcome(Done done);
+  void SendContinue(Done done);
   // Reads the rest of the request, while `memory` has room for it in the account of `client`;
   // otherwise calls `done` with an error, and no_room gives the reason.
   void ReadBody(server::RequestMemory& memory, const std::string& client, Done done);
 
-  // Requires: the header was read, and Forget was not called since.
+  // Requires: the header was read, and Clear was not called since.
   const HttpRequest& request() const { return parser_->get(); }
   // Frees the request: it is large, and its answer may take long.
-  void Forget() {
+  void Clear() {
     parser_.reset();
     hold_.reset();
   }

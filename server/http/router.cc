@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/strings.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {

@@ -6,8 +6,8 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "server/http/access.h"
 #include "server/http/discard_pace.h"
-#include "server/http/gate.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::http {
@@ -28,7 +28,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
                  const Router& router, std::shared_ptr<net::ConnectionPlace> place)
     : connection_(std::move(connection)),
       keep_alive_timer_(connection_->get_executor()),
-      departure_timer_(connection_->get_executor()),
+      disconnect_timer_(connection_->get_executor()),
       room_timer_(connection_->get_executor()),
       service_(service),
       router_(router),
@@ -37,7 +37,7 @@ Session::Session(std::shared_ptr<Connection> connection, server::Service& servic
 
 Session::~Session() {
   try {
-    ClientLeft();
+    CancelGeneration();
   } catch (const std::exception& error) {
     base::LogError("a connection ends: ", error.what());
   }
@@ -46,7 +46,7 @@ Session::~Session() {
 
 void Session::Start() {
   asio::dispatch(connection_->get_executor(), [self = shared_from_this()] {
-    self->connection_->ExpireAfter(seconds(self->service_.live()->config.read_timeout_s));
+    self->connection_->ExpireAfter(seconds(self->service_.reloadable()->config.read_timeout_s));
     self->MakeWayIfAsked();
     self->connection_->AsyncHandshake([self](ErrorCode error) {
       if (error) return self->Close();
@@ -60,7 +60,7 @@ void Session::ReadRequest() {
   if (reader_.early_bytes() > 0) return ReadHeader();
   // A connection may be idle for long between requests, but after a request's first byte the rest
   // must follow soon.
-  connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+  connection_->ExpireAfter(seconds(service_.reloadable()->config.idle_timeout_s));
   reader_.ReadSome(kReadBytes, [self = shared_from_this()](ErrorCode error) {
     error ? self->Close() : self->ReadHeader();
   });
@@ -68,8 +68,8 @@ void Session::ReadRequest() {
 
 void Session::ReadHeader() {
   sent_ = unread_ = false;
-  exchange_.emplace(service_, connection_->peer());
-  const server::ServerConfig& config = exchange_->live().config;
+  request_context_.emplace(service_, connection_->peer());
+  const server::ServerConfig& config = request_context_->reloadable().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
   reader_.ReadHeader(config.body_bytes_max,
                      [self = shared_from_this()](ErrorCode error) { self->OnHeader(error); });
@@ -78,64 +78,66 @@ void Session::ReadHeader() {
 void Session::OnHeader(ErrorCode error) {
   // The header is complete even if the announced body is too large: the key is checked first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
-  auto refusal = exchange_->OnHeader(reader_.request(), connection_->peer(),
-                                     router_.ErrorsOf(reader_.request()));
+  auto refusal = request_context_->OnHeader(reader_.request(), connection_->peer(),
+                                            router_.ErrorsOf(reader_.request()));
   if (refusal.has_value()) return RefuseHeader(*std::move(refusal));
-  exchange_->SetRoute(router_.RouteOf(reader_.request()));
+  request_context_->SetRoute(router_.RouteOf(reader_.request()));
   if (error) return RefuseUnreadable(error);
-  if (exchange_->caller().known) {
+  if (request_context_->caller().known) {
     const Status place = TakePlaceOfKey();
-    if (!place.ok()) return RefuseHeader(RefusalResponse(service_, exchange_->head(), place));
+    if (!place.ok())
+      return RefuseHeader(RefusalResponse(service_, request_context_->head(), place));
     MakeWayIfAsked();  // closed only after those without a key
   }
-  reader_.Welcome(
+  reader_.SendContinue(
       [self = shared_from_this()](ErrorCode failed) { failed ? self->Close() : self->ReadBody(); });
 }
 
 Status Session::TakePlaceOfKey() {
-  const server::Live& live = exchange_->live();
-  if (!live.needs_keys() || connection_->peer().admin) return OkStatus();
-  const int most = live.config.ConnectionsMaxOfKey();
-  return place_->BelongTo(exchange_->head().tenant, most) ? OkStatus()
-                                                          : server::TooManyConnections(most);
+  const server::ReloadableConfig& reloadable = request_context_->reloadable();
+  if (!reloadable.needs_keys() || connection_->peer().admin) return OkStatus();
+  const int most = reloadable.config.ConnectionsMaxOfKey();
+  return place_->AssignTo(request_context_->head().tenant, most) ? OkStatus()
+                                                                 : server::TooManyConnections(most);
 }
 
 void Session::ReadBody() {
-  reader_.ReadBody(service_.request_memory(), exchange_->head().tenant,
+  reader_.ReadBody(service_.request_memory(), request_context_->head().tenant,
                    [self = shared_from_this()](ErrorCode error) { self->OnRequest(error); });
 }
 
 void Session::RefuseHeader(HttpResponse response) {
-  unread_ = HasBody(reader_.request()) || !exchange_->head().keep_alive;
+  unread_ = HasBody(reader_.request()) || !request_context_->head().keep_alive;
   if (unread_) response.keep_alive(false);
   Respond(std::move(response));
 }
 
 void Session::RefuseUnreadable(ErrorCode error) {
-  const auto refusal = reader_.RefusalOf(error, exchange_->live().config);
+  const auto refusal = reader_.RefusalOf(error, request_context_->reloadable().config);
   if (!refusal.has_value()) return Close();  // there is no client to answer
   unread_ = true;
-  exchange_->EndConnection();
-  Respond(ErrorResponse(exchange_->head(), *refusal));
+  request_context_->EndConnection();
+  Respond(ErrorResponse(request_context_->head(), *refusal));
 }
 
 void Session::OnRequest(ErrorCode error) {
   if (!reader_.no_room().ok())
-    return RefuseHeader(RefusalResponse(service_, exchange_->head(), reader_.no_room()));
+    return RefuseHeader(RefusalResponse(service_, request_context_->head(), reader_.no_room()));
   if (error) return RefuseUnreadable(error);
-  const bool stranger = exchange_->live().needs_keys() && !exchange_->caller().known;
-  if (!stranger && !place_->BeBusy()) return Close();
+  const bool without_key =
+      request_context_->reloadable().needs_keys() && !request_context_->caller().known;
+  if (!without_key && !place_->MarkBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
   if (bytes == 0) return OnRouted(RouteOrFail(request));
   connection_->ExpireNever();  // the client has sent all of its request
   if (bytes <= server::kShortBytesMax) return RouteByWorker({});
   routing_ = true;
-  WatchForDeparture();
+  WatchForDisconnect();
   const auto cost = std::make_shared<server::BodyCost>();
   PostWork(
       [self = shared_from_this(), cost] {
-        if (!self->client_left_) *cost = server::CostOf(self->reader_.request().body());
+        if (!self->disconnected_) *cost = server::CostOf(self->reader_.request().body());
       },
       [self = shared_from_this(), cost] { self->OnJudged(*cost); }, 0);
 }
@@ -144,7 +146,7 @@ void Session::OnJudged(const server::BodyCost& cost) {
   Guarded([&] {
     const Status readable = server::CheckCost(cost, service_.request_sizes());
     readable.ok() ? RouteByWorker(cost)
-                  : OnRouted(RefusalResponse(service_, exchange_->head(), readable));
+                  : OnRouted(RefusalResponse(service_, request_context_->head(), readable));
   });
 }
 
@@ -152,9 +154,9 @@ void Session::RouteByWorker(const server::BodyCost& cost) {
   const auto action = std::make_shared<std::optional<Action>>();
   PostWork(
       [self = shared_from_this(), action, work_bytes = cost.bytes] {
-        const base::InterruptScope scope(self->client_left_);
-        if (!self->client_left_) *action = self->RouteOrFail(self->reader_.request());
-        server::GiveBackHeap(work_bytes);
+        const base::InterruptScope scope(self->disconnected_);
+        if (!self->disconnected_) *action = self->RouteOrFail(self->reader_.request());
+        server::TrimHeap(work_bytes);
       },
       [self = shared_from_this(), action] { self->OnRouted(std::move(*action)); }, cost.bytes);
 }
@@ -162,20 +164,21 @@ void Session::RouteByWorker(const server::BodyCost& cost) {
 void Session::PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes) {
   service_.workers(reader_.request().body().size())
       .Post(
-          exchange_->head().tenant, connection_->get_executor(), std::move(work), std::move(then),
-          [self = shared_from_this()] { self->OnDropped(); }, bytes);
+          request_context_->head().tenant, connection_->get_executor(), std::move(work),
+          std::move(then), [self = shared_from_this()] { self->OnDropped(); }, bytes);
 }
 
 void Session::OnDropped() {
   routing_ = false;
-  Guarded(
-      [this] { Respond(RefusalResponse(service_, exchange_->head(), server::ShuttingDown())); });
+  Guarded([this] {
+    Respond(RefusalResponse(service_, request_context_->head(), server::ShuttingDown()));
+  });
 }
 
 // An exception from a library or the allocator ends the request, not the daemon; returns nullopt
 // then.
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
-  const ResponseHead& head = exchange_->head();
+  const ResponseHead& head = request_context_->head();
   try {
     Action action = router_.Answer(service_, request, head);
     if (base::Interrupted()) return RefusalResponse(service_, head, server::ShuttingDown());
@@ -188,16 +191,16 @@ std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
 
 void Session::OnRouted(std::optional<Action> action) {
   const bool has_body = !reader_.request().body().empty();
-  reader_.Forget();
+  reader_.Clear();
   routing_ = false;
-  if (client_left_) {
+  if (disconnected_) {
     Log(499);
     return Close();
   }
   if (!action.has_value()) return RespondFailed();
   Guarded([&] {
     if (auto* plan = std::get_if<GenerationPlan>(&*action)) {
-      exchange_->NoteIgnored(plan->submission.asked().ignored_fields);
+      request_context_->ReportIgnored(plan->submission.generation_request().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
     } else {
@@ -211,8 +214,8 @@ void Session::Guarded(const std::function<void()>& step) {
   try {
     step();
   } catch (const std::exception& error) {
-    base::LogError("id=", exchange_->head().request_id, ": ", error.what());
-    if (answer_ != nullptr) answer_->Leave(CancelCause::kDisconnect);
+    base::LogError("id=", request_context_->head().request_id, ": ", error.what());
+    if (answer_ != nullptr) answer_->Cancel(CancelCause::kDisconnect);
     answer_.reset();
     if (!sent_) return RespondFailed();
     Log(500);
@@ -222,9 +225,9 @@ void Session::Guarded(const std::function<void()>& step) {
 
 void Session::RespondFailed() {
   try {
-    Respond(ErrorResponse(exchange_->head(), protocol::FromStatus(base::Internal(""))));
+    Respond(ErrorResponse(request_context_->head(), protocol::FromStatus(base::Internal(""))));
   } catch (const std::exception& error) {
-    base::LogError("id=", exchange_->head().request_id, ": ", error.what());
+    base::LogError("id=", request_context_->head().request_id, ": ", error.what());
     Close();
   }
 }
@@ -235,36 +238,38 @@ void Session::RespondFailed() {
 void Session::RespondMade(HttpResponse response) {
   const std::size_t bytes = response.body().size();
   if (bytes <= server::kSmallAnswerBytes) return Respond(std::move(response));
-  answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
-  if (answer_hold_->TakeForAnswer(bytes)) return Respond(std::move(response));
+  answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
+  if (answer_hold_->ReserveForAnswer(bytes)) return Respond(std::move(response));
   response = {};
-  Respond(RefusalResponse(service_, exchange_->head(), server::UnreadAnswers()));
+  Respond(RefusalResponse(service_, request_context_->head(), server::UnreadAnswers()));
 }
 
 void Session::Respond(HttpResponse response) {
-  reader_.Forget();
-  const bool head_only = exchange_->head_only(), goes_on = response.keep_alive();
-  if (!head_only) exchange_->CountBytes(response.body().size());
+  reader_.Clear();
+  const bool head_only = request_context_->head_only(), keep_alive = response.keep_alive();
+  if (!head_only) request_context_->CountBytes(response.body().size());
   if (response.body().size() <= server::kSmallAnswerBytes) {
     answer_hold_.reset();
   } else {
     if (!answer_hold_.has_value())
-      answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
+      answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
     answer_hold_->Force(response.body().size());
   }
   Log(response.result_int());
-  connection_->ExpireWhenStuck(exchange_->write_limits(), head_only ? 0 : response.body().size());
-  WriteResponse(
-      *connection_, std::move(response), head_only,
-      [self = shared_from_this(), goes_on](ErrorCode error) { self->OnResponded(error, goes_on); });
+  connection_->ExpireWhenStuck(request_context_->write_limits(),
+                               head_only ? 0 : response.body().size());
+  WriteResponse(*connection_, std::move(response), head_only,
+                [self = shared_from_this(), keep_alive](ErrorCode error) {
+                  self->OnResponded(error, keep_alive);
+                });
   sent_ = true;
 }
 
-void Session::OnResponded(ErrorCode error, bool goes_on) {
+void Session::OnResponded(ErrorCode error, bool keep_alive) {
   answer_hold_.reset();
   Release();
   if (error) return Close();
-  if (goes_on) return NextRequest();
+  if (keep_alive) return NextRequest();
   if (unread_) return Linger();
   Close();
 }
@@ -272,13 +277,13 @@ void Session::OnResponded(ErrorCode error, bool goes_on) {
 // Starts the next request of this connection. A read that watched for the client's disconnection
 // becomes its first read.
 void Session::NextRequest() {
-  if (client_left_) return Close();
+  if (disconnected_) return Close();
   if (!watching_ && reader_.early_bytes() > 0) return PacePipelined();
   if (!watching_) return ReadRequest();
   next_after_watch_ = true;
   MakeWayIfAsked();
   if (reader_.early_bytes() > 0) connection_->Cancel();  // the request has arrived already
-  connection_->ExpireAfter(seconds(service_.live()->config.idle_timeout_s));
+  connection_->ExpireAfter(seconds(service_.reloadable()->config.idle_timeout_s));
 }
 
 // Clients that send the next request before they have the answer to the last one would otherwise
@@ -296,7 +301,7 @@ void Session::PacePipelined() {
 // key, keeps no one out.
 void Session::MakeWayIfAsked() {
   if (connection_->peer().admin) return;
-  place_->BeIdle([weak = weak_from_this()] {
+  place_->MarkIdle([weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     asio::post(self->connection_->get_executor(), [self] { self->Close(); });
@@ -329,15 +334,15 @@ void Session::Close() {
   Release();
   room_timer_.cancel();  // memory for discarded bytes is not waited for
   connection_->Close();
-  if (connection_->peer().tls) service_.request_memory().NoteFreed(kTlsBytes);
+  if (connection_->peer().tls) service_.request_memory().CountFreed(kTlsBytes);
 }
 
 void Session::Log(int status) {
-  exchange_->Log(status, answer_ != nullptr ? &answer_->generation() : nullptr);
+  request_context_->Log(status, answer_ != nullptr ? &answer_->generation() : nullptr);
 }
 
 void Session::Release() {
-  if (exchange_.has_value()) exchange_->Release();
+  if (request_context_.has_value()) request_context_->Release();
 }
 
 }  // namespace thermocline::http

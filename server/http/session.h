@@ -11,7 +11,7 @@
 
 #include "server/http/answer.h"
 #include "server/http/connection.h"
-#include "server/http/exchange.h"
+#include "server/http/request_context.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
 #include "server/http/router.h"
@@ -61,7 +61,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Writes an answer that a route made from a body, without a generation.
   void RespondMade(HttpResponse response);
   void Respond(HttpResponse response);
-  void OnResponded(ErrorCode error, bool goes_on);
+  void OnResponded(ErrorCode error, bool keep_alive);
   void NextRequest();
   // Reads a request that has arrived early after a pause.
   void PacePipelined();
@@ -76,42 +76,42 @@ class Session : public std::enable_shared_from_this<Session> {
   // While an answer is generated: session_generation.cc.
   void CompileGrammar(GenerationPlan plan);
   // Called when the client disconnects while its grammar waits: frees everything of the request.
-  void LeftEarly();
+  void OnDisconnect();
   void StartGeneration(GenerationPlan plan);
-  void WatchForDeparture();
+  void WatchForDisconnect();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
   // Writes the complete response once there is memory for it.
-  void RespondWhole();
+  void RespondInFull();
   void KeepAlive();
-  void LookForDeparture();
+  void PollForDisconnect();
   void WriteStream(const std::string& events, bool last);
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
-  void ClientLeft();
+  void CancelGeneration();
 
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
-  boost::asio::steady_timer departure_timer_;
+  boost::asio::steady_timer disconnect_timer_;
   boost::asio::steady_timer room_timer_;
   server::Service& service_;
   const Router& router_;
   std::shared_ptr<net::ConnectionPlace> place_;  // its place in the limit on connections
   RequestReader reader_;
-  std::optional<Exchange> exchange_;    // the current or last request
-  std::unique_ptr<Answer> answer_;      // current answer, until its last byte is written
-  std::optional<StreamWriter> stream_;  // set from the answer's first events on
-  bool sent_ = false;                   // the first bytes of an answer were sent
-  bool unread_ = false;                 // the client may still send bytes that are not needed
-  bool watching_ = false;               // a read watches for the client's disconnection
-  bool next_after_watch_ = false;       // the end of that read starts the next request
+  std::optional<RequestContext> request_context_;  // the current or last request
+  std::unique_ptr<Answer> answer_;                 // current answer, until its last byte is written
+  std::optional<StreamWriter> stream_;             // set from the answer's first events on
+  bool sent_ = false;                              // the first bytes of an answer were sent
+  bool unread_ = false;            // the client may still send bytes that are not needed
+  bool watching_ = false;          // a read watches for the client's disconnection
+  bool next_after_watch_ = false;  // the end of that read starts the next request
   // Releases the queue place while the grammar waits to be compiled.
-  std::function<void()> give_up_;
+  std::function<void()> release_place_;
   // Memory of a complete response being written.
   std::optional<server::RequestMemory::Hold> answer_hold_;
   bool routing_ = false;  // a worker parses a long request
   // The client disconnected during parsing, compiling or writing. Workers check it, too.
-  std::atomic<bool> client_left_ = false;
+  std::atomic<bool> disconnected_ = false;
 };
 
 }  // namespace thermocline::http

@@ -15,7 +15,7 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr std::chrono::milliseconds kDepartureLook{200}, kRoomLook{100};
+constexpr std::chrono::milliseconds kDisconnectPoll{200}, kMemoryPoll{100};
 constexpr std::chrono::seconds kProgressInterval{1};
 constexpr std::chrono::milliseconds kKeepAliveRetry{100};  // after a write in progress
 constexpr std::size_t kEarlyBytesMax = 64 << 10;     // sent before the last answer is complete
@@ -32,39 +32,40 @@ void Session::CompileGrammar(GenerationPlan plan) {
     std::optional<Status> status;  // nullopt: it threw, or the client has disconnected
   };
   const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
-  std::function<void()> give_up = [work] { work->plan.submission.GiveUp(); };
+  std::function<void()> release_place = [work] { work->plan.submission.ReleasePlace(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
-  WatchForDeparture();
+  WatchForDisconnect();
   service_.compilers().Post(
-      exchange_->head().tenant, connection_->get_executor(),
+      request_context_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), work] {
-        if (self->client_left_) return;
+        if (self->disconnected_) return;
         try {
           work->status = work->plan.submission.Compile();
         } catch (const std::exception& error) {
-          base::LogError("id=", self->exchange_->head().request_id, ": ", error.what());
+          base::LogError("id=", self->request_context_->head().request_id, ": ", error.what());
         }
       },
       [self = shared_from_this(), work] {
-        self->give_up_ = {};
-        if (self->client_left_) return;  // LeftEarly was called
+        self->release_place_ = {};
+        if (self->disconnected_) return;  // OnDisconnect was called
         if (!work->status.has_value()) return self->RespondFailed();
         self->Guarded([&] {
-          const ResponseHead& head = self->exchange_->head();
+          const ResponseHead& head = self->request_context_->head();
           work->status->ok() ? self->StartGeneration(std::move(work->plan))
                              : self->Respond(RefusalResponse(self->service_, head, *work->status));
         });
       },
       [self = shared_from_this()] {
-        self->give_up_ = {};
-        if (!self->client_left_) self->OnDropped();
+        self->release_place_ = {};
+        if (!self->disconnected_) self->OnDropped();
       });
-  give_up_.swap(give_up);  // last, because it cannot throw: the continuation is certain now
+  // Last, because it cannot throw: the continuation is certain now.
+  release_place_.swap(release_place);
 }
 
-void Session::LeftEarly() {
-  client_left_ = true;
-  give_up_();
+void Session::OnDisconnect() {
+  disconnected_ = true;
+  release_place_();
   Log(499);
   Close();
   place_.reset();
@@ -76,7 +77,7 @@ void Session::StartGeneration(GenerationPlan plan) {
   auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
     asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
   };
-  const ResponseHead& head = exchange_->head();
+  const ResponseHead& head = request_context_->head();
   auto answer = Answer::Start(service_, head, std::move(plan), std::move(on_ready));
   if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
   answer_ = *std::move(answer);
@@ -84,14 +85,14 @@ void Session::StartGeneration(GenerationPlan plan) {
   KeepAlive();
   if (!watching_) reader_.Shrink();
   connection_->ExpireNever();
-  WatchForDeparture();
+  WatchForDisconnect();
 }
 
 // During a generation a read detects the client's disconnection. Bytes that arrive early (the next
 // request) wait in the reader.
-void Session::WatchForDeparture() {
+void Session::WatchForDisconnect() {
   if (watching_) return;
-  if (reader_.early_bytes() >= kEarlyBytesMax) return LookForDeparture();
+  if (reader_.early_bytes() >= kEarlyBytesMax) return PollForDisconnect();
   reader_.ReadSome(kWatchBytes, [self = shared_from_this()](ErrorCode error) {
     self->watching_ = false;
     self->OnWatched(error);
@@ -100,11 +101,11 @@ void Session::WatchForDeparture() {
 }
 
 // Polls the connection of a client that has sent more than the reader takes.
-void Session::LookForDeparture() {
-  departure_timer_.expires_after(kDepartureLook);
-  departure_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+void Session::PollForDisconnect() {
+  disconnect_timer_.expires_after(kDisconnectPoll);
+  disconnect_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
     if (error || self->watching_) return;
-    const ErrorCode left = self->connection_->peer_left() ? asio::error::eof : ErrorCode();
+    const ErrorCode left = self->connection_->peer_disconnected() ? asio::error::eof : ErrorCode();
     self->Guarded([&] { self->OnWatched(left); });
   });
 }
@@ -114,16 +115,16 @@ void Session::OnWatched(ErrorCode error) {
     next_after_watch_ = false;
     const bool cancelled = error == asio::error::operation_aborted && reader_.early_bytes() > 0;
     const bool gone = error && !(cancelled && !connection_->expired());
-    return gone || !place_->BeBusy() ? Close() : ReadHeader();
+    return gone || !place_->MarkBusy() ? Close() : ReadHeader();
   }
   if (answer_ != nullptr && error) {
-    ClientLeft();
+    CancelGeneration();
     return Close();
   }
-  if (give_up_ && error) return LeftEarly();
-  if (answer_ != nullptr || give_up_ || (routing_ && !error)) return WatchForDeparture();
+  if (release_place_ && error) return OnDisconnect();
+  if (answer_ != nullptr || release_place_ || (routing_ && !error)) return WatchForDisconnect();
   // A worker parses the request, or a complete response is being written.
-  if (error) client_left_ = true;
+  if (error) disconnected_ = true;
 }
 
 // Output that a client does not read stays in the engine, which then pauses the request.
@@ -135,38 +136,38 @@ void Session::TakeAnswer() {
     return;  // OnStreamWritten calls this again
   Answer::Output output;
   do {
-    output = answer_->Take();
+    output = answer_->NextOutput();
     if (output.response.has_value()) {
       Respond(*std::move(output.response));
       return answer_.reset();
     }
-    if (output.whole) return RespondWhole();
-    if (output.failed) exchange_->EndConnection();
+    if (output.complete) return RespondInFull();
+    if (output.failed) request_context_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
     if (output.last) Log(200);
   } while (given_up && !output.last && !output.events.empty());
 }
 
-void Session::RespondWhole() {
+void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
-  if (bytes > 0) answer_hold_.emplace(service_.request_memory(), exchange_->head().tenant);
-  if (bytes > 0 && !answer_hold_->TakeForAnswer(bytes)) {
-    room_timer_.expires_after(kRoomLook);
+  if (bytes > 0) answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
+  if (bytes > 0 && !answer_hold_->ReserveForAnswer(bytes)) {
+    room_timer_.expires_after(kMemoryPoll);
     return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
       if (!error) self->Guarded([&] { self->TakeAnswer(); });
     });
   }
-  Respond(answer_->Whole());
+  Respond(answer_->FullResponse());
   answer_.reset();
 }
 
 // A stream that is silent for long, in the queue or during prefill, gets a comment.
 void Session::KeepAlive() {
-  seconds silence(exchange_->live().config.sse_keepalive_s);
+  seconds silence(request_context_->reloadable().config.sse_keepalive_s);
   if (silence.count() == 0 || answer_ == nullptr || answer_->ended()) return;
   if (answer_->tells_progress()) silence = std::min(silence, kProgressInterval);
   const auto written_at = [this] {
-    return stream_.has_value() ? stream_->written_at() : exchange_->head().arrived;
+    return stream_.has_value() ? stream_->written_at() : request_context_->head().arrived;
   };
   const bool writing = stream_.has_value() && stream_->writing();
   if (!writing && Clock::now() - written_at() >= silence) {
@@ -183,9 +184,9 @@ void Session::KeepAlive() {
 
 void Session::WriteStream(const std::string& events, bool last) {
   if (!stream_.has_value())
-    stream_.emplace(*connection_, exchange_->head(), answer_->content_type(),
-                    exchange_->write_limits());
-  exchange_->CountBytes(events.size());
+    stream_.emplace(*connection_, request_context_->head(), answer_->content_type(),
+                    request_context_->write_limits());
+  request_context_->CountBytes(events.size());
   stream_->Write(events, last,
                  [self = shared_from_this()](ErrorCode error) { self->OnStreamWritten(error); });
   sent_ = true;
@@ -193,7 +194,7 @@ void Session::WriteStream(const std::string& events, bool last) {
 
 void Session::OnStreamWritten(ErrorCode error) {
   if (error) {
-    ClientLeft();
+    CancelGeneration();
     return Close();
   }
   if (stream_->ended()) return StreamDone();
@@ -204,15 +205,15 @@ void Session::StreamDone() {
   if (answer_ == nullptr) return;
   answer_.reset();
   Release();
-  if (!exchange_->head().keep_alive) return Close();
+  if (!request_context_->head().keep_alive) return Close();
   NextRequest();
 }
 
-void Session::ClientLeft() {
+void Session::CancelGeneration() {
   if (answer_ == nullptr) return;
   if (!answer_->ended()) {  // otherwise only its last bytes were not read
     // During a generation the only deadline is the one for writing.
-    answer_->Leave(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
+    answer_->Cancel(connection_->expired() ? CancelCause::kSlowReader : CancelCause::kDisconnect);
     Log(499);
   }
   answer_.reset();

@@ -44,27 +44,27 @@ Json IdsOf(std::span<const int> tokens) {
 
 }  // namespace
 
-std::string LlamaAnswer::Say(const server::Said& said) {
+std::string LlamaAnswer::OnDelta(const server::ChoiceDelta& delta) {
   std::string text;
-  for (const chat::MessagePart& part : said.parts) text += part.text;
-  predicted_ += base::IntSize(said.tokens);
+  for (const chat::MessagePart& part : delta.parts) text += part.text;
+  predicted_ += base::IntSize(delta.tokens);
   text_ += text;
   if (!params_.stream) {
-    tokens_.insert(tokens_.end(), said.tokens.begin(), said.tokens.end());
-    scores_.insert(scores_.end(), said.scores.begin(), said.scores.end());
+    tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
+    scores_.insert(scores_.end(), delta.scores.begin(), delta.scores.end());
     return "";
   }
-  if (text.empty() && said.tokens.empty()) return "";
+  if (text.empty() && delta.tokens.empty()) return "";
   Json::Object event{{"index", 0},
                      {"content", text},
-                     {"tokens", IdsOf(said.tokens)},
+                     {"tokens", IdsOf(delta.tokens)},
                      {"stop", false},
                      {"id_slot", -1},
                      {"tokens_predicted", predicted_},
                      {"tokens_evaluated", params_.prompt_tokens}};
-  if (params_.probabilities > 0 && !said.scores.empty())
+  if (params_.probabilities > 0 && !delta.scores.empty())
     event.emplace_back("completion_probabilities",
-                       ProbabilitiesOf(tokenizer_, params_.probabilities, said.scores));
+                       ProbabilitiesOf(tokenizer_, params_.probabilities, delta.scores));
   return protocol::DataEvent(std::move(event));
 }
 
@@ -106,13 +106,13 @@ Json LlamaAnswer::Last(std::string text, Json tokens, const Usage& usage) const 
                       {"timings", protocol::TimingsJson(usage)}};
 }
 
-std::string LlamaAnswer::End(const server::ChoiceEnd& end) {
+std::string LlamaAnswer::OnEnd(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   stop_ = end.usage.stop;
   return protocol::DataEvent(Picked(Last("", Json::Array{}, end.total)));
 }
 
-Json LlamaAnswer::Whole(const Usage& total) {
+Json LlamaAnswer::FullResponse(const Usage& total) {
   Json answer = Last(text_, params_.return_tokens ? IdsOf(tokens_) : Json::Array{}, total);
   if (params_.probabilities > 0)
     answer.Set("completion_probabilities",

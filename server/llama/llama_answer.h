@@ -26,11 +26,11 @@ class LlamaAnswer final : public server::AnswerFormat {
   LlamaAnswer(const text::Tokenizer& tokenizer, Params params)
       : tokenizer_(tokenizer), params_(std::move(params)) {}
 
-  std::string Begin(int) override { return ""; }
-  std::string Say(const server::Said& said) override;
+  std::string OnStart(int) override { return ""; }
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
   std::string Progress(const server::PromptProgress& progress) override;
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
 
  private:

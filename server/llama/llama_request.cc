@@ -21,9 +21,9 @@ constexpr Neutral kNeutral[] = {{"mirostat", 0},     {"dynatemp_range", 0}, {"xt
                                 {"top_n_sigma", -1}, {"tfs_z", 1},          {"n_discard", 0}};
 
 void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, LlamaRequest& out) {
-  server::Asked& asked = out.asked;
-  Request& request = asked.request;
-  asked.model = fields.String("model", "");
+  server::GenerationRequest& generation = out.generation;
+  Request& request = generation.request;
+  generation.model = fields.String("model", "");
   request.sampling = defaults.sampling;
   protocol::ReadSampling(fields, protocol::SamplingNames::kLlama, request.sampling);
   // -1: until the model ends; -2: until the context is full, which is treated alike.
@@ -33,7 +33,7 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
   request.max_tokens =
       silent ? defaults.max_tokens : static_cast<int>(std::max<std::int64_t>(0, limit));
   out.n_predict = request.max_tokens > 0 || limit == 0 ? request.max_tokens : -1;
-  if (silent) asked.default_max_tokens = defaults.max_tokens;
+  if (silent) generation.default_max_tokens = defaults.max_tokens;
   request.prompt_only = limit == 0;
   request.stop = fields.Stops("stop");
   request.dry_breakers =
@@ -49,8 +49,8 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
   out.stream = fields.Bool("stream", false);
   out.return_tokens = fields.Bool("return_tokens", false);
   request.progress = fields.Bool("return_progress", false) && out.stream;
-  asked.choices = static_cast<int>(fields.Int("n", 1, 1, 1));
-  asked.grammar = protocol::ReadStructuredOutput(fields);
+  generation.choices = static_cast<int>(fields.Int("n", 1, 1, 1));
+  generation.grammar = protocol::ReadStructuredOutput(fields);
 }
 
 Result<Json> ParseObject(std::string_view body) {
@@ -87,19 +87,19 @@ Result<LlamaRequest> ParseCompletion(std::string_view body,
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json);
   LlamaRequest out;
-  out.asked.prompt_field = "prompt";
+  out.generation.prompt_field = "prompt";
   const Json* prompt = fields.Find("prompt");
   std::optional<std::vector<int>> ids;
   if (prompt != nullptr && prompt->is_array()) ids = protocol::ToInts(*prompt);
   if (prompt != nullptr && prompt->is_string()) {
-    out.asked.prompts = {prompt->as_string()};
+    out.generation.prompts = {prompt->as_string()};
   } else if (ids.has_value() && !ids->empty()) {
-    out.asked.prompts = {*std::move(ids)};
+    out.generation.prompts = {*std::move(ids)};
   } else {
     fields.Fail("prompt", "'prompt' must be a text or a list of token ids, one prompt a request");
   }
   ReadShared(fields, defaults, out);
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   RETURN_IF_ERROR(fields.status());
   return out;
 }
@@ -108,7 +108,7 @@ Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestD
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   Fields fields(json);
   LlamaRequest out;
-  out.asked.prompt_field = "input_prefix";
+  out.generation.prompt_field = "input_prefix";
   server::Infill gap;
   for (const char* name : {"input_prefix", "input_suffix"})
     if (fields.Find(name) == nullptr) fields.Fail(name, StrCat("'", name, "' is missing"));
@@ -117,9 +117,9 @@ Result<LlamaRequest> ParseInfill(std::string_view body, const protocol::RequestD
   gap.suffix = fields.String("input_suffix", "");
   ReadOtherFiles(fields, gap);
   ReadShared(fields, defaults, out);
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   RETURN_IF_ERROR(fields.status());
-  out.asked.prompts = {std::move(gap)};
+  out.generation.prompts = {std::move(gap)};
   return out;
 }
 

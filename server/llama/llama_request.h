@@ -9,7 +9,7 @@
 namespace thermocline::llama {
 
 struct LlamaRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool stream = false;
   bool return_tokens = false;
   int n_predict = -1;                             // as requested; -1 = until the model ends

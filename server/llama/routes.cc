@@ -4,7 +4,7 @@
 
 #include "engine/base/index.h"
 #include "engine/text/tokenizer.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/llama/llama_answer.h"
@@ -23,13 +23,13 @@ using server::Submission;
 
 // Returns the prompt's text for the answer.
 std::string PromptText(const text::Tokenizer& tokenizer, const Submission& submission) {
-  const auto* text = std::get_if<std::string>(&submission.asked().prompts[0]);
+  const auto* text = std::get_if<std::string>(&submission.generation_request().prompts[0]);
   return text != nullptr ? *text : tokenizer.Decode(submission.requests()[0].prompt, true);
 }
 
-Action PlanAnswer(Service& service, const ResponseHead& head, Result<LlamaRequest> asked) {
-  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
-  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+Action PlanAnswer(Service& service, const ResponseHead& head, Result<LlamaRequest> parsed) {
+  if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
+  auto submission = http::SubmitEncoded(service, head, std::move(parsed->generation));
   if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
   const Request& request = submission->requests()[0];
   const text::Tokenizer& tokenizer = service.engine()->tokenizer();
@@ -37,14 +37,14 @@ Action PlanAnswer(Service& service, const ResponseHead& head, Result<LlamaReques
       tokenizer, LlamaAnswer::Params{.model = service.model_name(),
                                      .prompt = PromptText(tokenizer, *submission),
                                      .prompt_tokens = base::IntSize(request.prompt),
-                                     .settings = SettingsJson(request, asked->n_predict),
+                                     .settings = SettingsJson(request, parsed->n_predict),
                                      .stops = request.stop,
-                                     .stream = asked->stream,
-                                     .return_tokens = asked->return_tokens,
+                                     .stream = parsed->stream,
+                                     .return_tokens = parsed->return_tokens,
                                      .probabilities = std::max(0, request.logprobs),
-                                     .response_fields = std::move(asked->response_fields)});
+                                     .response_fields = std::move(parsed->response_fields)});
   return GenerationPlan{
-      .submission = *std::move(submission), .format = std::move(format), .stream = asked->stream};
+      .submission = *std::move(submission), .format = std::move(format), .stream = parsed->stream};
 }
 
 Action Completion(Service& service, const HttpRequest& request, const ResponseHead& head) {

@@ -29,7 +29,7 @@ bool ConnectionCount::MakeWay(std::function<void()>& leave) {
 void ConnectionCount::TellToLeave(std::list<Idle>::iterator idle, std::function<void()>& leave) {
   ConnectionPlace& place = *idle->place;
   leave = std::move(idle->leave);
-  ForgetIdle(place);
+  RemoveIdle(place);
   Disown(place);
   place.told_to_leave_ = true;
   --all_;
@@ -39,7 +39,7 @@ int ConnectionCount::OfOwner(const ConnectionPlace& place) const {
   return place.owner_.empty() ? std::numeric_limits<int>::max() : by_owner_.at(place.owner_);
 }
 
-bool ConnectionCount::BelongTo(ConnectionPlace& place, const std::string& owner, int owner_max,
+bool ConnectionCount::AssignTo(ConnectionPlace& place, const std::string& owner, int owner_max,
                                std::function<void()>& leave) {
   if (place.owner_ == owner) return true;
   const auto found = by_owner_.find(owner);
@@ -61,14 +61,14 @@ void ConnectionCount::Disown(ConnectionPlace& place) {
   place.owner_.clear();
 }
 
-void ConnectionCount::ForgetIdle(ConnectionPlace& place) {
+void ConnectionCount::RemoveIdle(ConnectionPlace& place) {
   if (!std::exchange(place.is_idle_, false)) return;
   idle_.erase(place.idle_);
 }
 
 void ConnectionCount::Leave(ConnectionPlace& place) {
   const base::MutexLock lock(mutex_);
-  ForgetIdle(place);
+  RemoveIdle(place);
   Disown(place);
   if (!place.entered_) return;
   if (!place.told_to_leave_) --all_;
@@ -88,25 +88,25 @@ ConnectionCount::Entry ConnectionPlace::Enter(int max, int address_max) {
   return entry;
 }
 
-void ConnectionPlace::BeIdle(std::function<void()> leave) {
+void ConnectionPlace::MarkIdle(std::function<void()> leave) {
   const base::MutexLock lock(count_->mutex_);
-  count_->ForgetIdle(*this);
+  count_->RemoveIdle(*this);
   if (told_to_leave_) return;
   idle_ = count_->idle_.insert(count_->idle_.end(), {this, std::move(leave)});
   is_idle_ = true;
 }
 
-bool ConnectionPlace::BeBusy() {
+bool ConnectionPlace::MarkBusy() {
   const base::MutexLock lock(count_->mutex_);
-  count_->ForgetIdle(*this);
+  count_->RemoveIdle(*this);
   return !told_to_leave_;
 }
 
-bool ConnectionPlace::BelongTo(const std::string& owner, int owner_max) {
+bool ConnectionPlace::AssignTo(const std::string& owner, int owner_max) {
   std::function<void()> leave;
   const bool belongs = [&] {
     const base::MutexLock lock(count_->mutex_);
-    return count_->BelongTo(*this, owner, owner_max, leave);
+    return count_->AssignTo(*this, owner, owner_max, leave);
   }();
   if (leave) leave();
   return belongs;

@@ -34,9 +34,9 @@ class ConnectionCount {
   // False if no connection is idle.
   bool MakeWay(std::function<void()>& leave) REQUIRES(mutex_);
   void TellToLeave(std::list<Idle>::iterator idle, std::function<void()>& leave) REQUIRES(mutex_);
-  void ForgetIdle(ConnectionPlace& place) REQUIRES(mutex_);
+  void RemoveIdle(ConnectionPlace& place) REQUIRES(mutex_);
   // `leave`: as for Enter.
-  bool BelongTo(ConnectionPlace& place, const std::string& owner, int owner_max,
+  bool AssignTo(ConnectionPlace& place, const std::string& owner, int owner_max,
                 std::function<void()>& leave) REQUIRES(mutex_);
   void Disown(ConnectionPlace& place) REQUIRES(mutex_);
   int OfOwner(const ConnectionPlace& place) const REQUIRES(mutex_);
@@ -63,12 +63,12 @@ class ConnectionPlace {
   ConnectionCount::Entry Enter(int max, int address_max);
   // Marks the connection idle. From now on `leave` may be called, once and on any thread, to close
   // it. It must not destroy this place, nor own its owner.
-  void BeIdle(std::function<void()> leave);
+  void MarkIdle(std::function<void()> leave);
   // False: the connection is being closed.
-  bool BeBusy();
+  bool MarkBusy();
   // Assigns the connection to `owner`. Beyond `owner_max`, the owner's connection that is idle for
   // longest is closed. False: the owner has `owner_max` and none is idle; then nothing changes.
-  bool BelongTo(const std::string& owner, int owner_max);
+  bool AssignTo(const std::string& owner, int owner_max);
 
  private:
   friend class ConnectionCount;

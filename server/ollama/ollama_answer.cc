@@ -22,13 +22,13 @@ std::string Timestamp() {
   return text;
 }
 
-Json OllamaAnswer::Line(const chat::WholeMessage& said, const Usage* done) const {
+Json OllamaAnswer::Line(const chat::WholeMessage& output, const Usage* done) const {
   Json::Object line{{"model", model_}, {"created_at", Timestamp()}};
   if (chat_) {
-    Json::Object message{{"role", "assistant"}, {"content", said.text}};
-    if (!said.reasoning.empty()) message.emplace_back("thinking", said.reasoning);
+    Json::Object message{{"role", "assistant"}, {"content", output.text}};
+    if (!output.reasoning.empty()) message.emplace_back("thinking", output.reasoning);
     Json::Array calls;
-    for (const chat::ToolCall& call : said.calls) {
+    for (const chat::ToolCall& call : output.calls) {
       // A call that a limit cut off is omitted, because a client must not execute it.
       const auto arguments = base::ParseJson(call.arguments.empty() ? "{}" : call.arguments);
       if (!arguments.ok()) continue;
@@ -40,8 +40,8 @@ Json OllamaAnswer::Line(const chat::WholeMessage& said, const Usage* done) const
     if (!calls.empty()) message.emplace_back("tool_calls", std::move(calls));
     line.emplace_back("message", std::move(message));
   } else {
-    line.emplace_back("response", said.text);
-    if (!said.reasoning.empty()) line.emplace_back("thinking", said.reasoning);
+    line.emplace_back("response", output.text);
+    if (!output.reasoning.empty()) line.emplace_back("thinking", output.reasoning);
   }
   line.emplace_back("done", done != nullptr);
   if (done == nullptr) return line;
@@ -56,15 +56,15 @@ Json OllamaAnswer::Line(const chat::WholeMessage& said, const Usage* done) const
   return line;
 }
 
-void OllamaAnswer::TakeCalls(chat::WholeMessage& said, bool all) {
+void OllamaAnswer::TakeCalls(chat::WholeMessage& output, bool all) {
   const std::size_t whole = message_.calls.size() - (all || message_.calls.empty() ? 0 : 1);
-  for (; calls_told_ < whole; ++calls_told_) said.calls.push_back(message_.calls[calls_told_]);
+  for (; calls_sent_ < whole; ++calls_sent_) output.calls.push_back(message_.calls[calls_sent_]);
 }
 
-std::string OllamaAnswer::Say(const server::Said& said) {
-  message_.Add(said.parts);
+std::string OllamaAnswer::OnDelta(const server::ChoiceDelta& delta) {
+  message_.Add(delta.parts);
   chat::WholeMessage now;
-  for (const chat::MessagePart& part : said.parts) {
+  for (const chat::MessagePart& part : delta.parts) {
     if (part.kind == chat::MessagePart::Kind::kText) now.text += part.text;
     if (part.kind == chat::MessagePart::Kind::kReasoning) now.reasoning += part.text;
   }
@@ -73,7 +73,7 @@ std::string OllamaAnswer::Say(const server::Said& said) {
   return Line(now, nullptr).Dump() + "\n";
 }
 
-std::string OllamaAnswer::End(const server::ChoiceEnd& end) {
+std::string OllamaAnswer::OnEnd(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   chat::WholeMessage rest;
   TakeCalls(rest, true);
@@ -81,13 +81,13 @@ std::string OllamaAnswer::End(const server::ChoiceEnd& end) {
   return out + Line({}, &end.total).Dump() + "\n";
 }
 
-Json OllamaAnswer::Whole(const Usage& total) { return Line(message_, &total); }
+Json OllamaAnswer::FullResponse(const Usage& total) { return Line(message_, &total); }
 
 std::string OllamaAnswer::Fail(const Status& status, CancelCause cause) {
   return Json(Json::Object{{"error", protocol::FromStatus(status, cause).message}}).Dump() + "\n";
 }
 
-Json EmbedAnswer::Whole(const Usage& total) {
+Json EmbedAnswer::FullResponse(const Usage& total) {
   for (std::vector<float>& vector : vectors_)
     vector = protocol::Shortened(std::move(vector), dimensions_);
   if (single_)

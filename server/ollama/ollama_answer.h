@@ -17,24 +17,24 @@ class OllamaAnswer final : public server::AnswerFormat {
   OllamaAnswer(std::string model, bool chat) : model_(std::move(model)), chat_(chat) {}
 
   const char* content_type() const override { return "application/x-ndjson"; }
-  std::string Begin(int) override { return ""; }
-  std::string Say(const server::Said& said) override;
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnStart(int) override { return ""; }
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   std::string Fail(const Status& status, CancelCause cause) override;
   // Clients would treat any line as part of the answer.
   std::string KeepAlive() override { return ""; }
 
  private:
   // One line; `done` adds the statistics.
-  Json Line(const chat::WholeMessage& said, const Usage* done) const;
+  Json Line(const chat::WholeMessage& output, const Usage* done) const;
   // Calls are sent once they are complete.
-  void TakeCalls(chat::WholeMessage& said, bool all);
+  void TakeCalls(chat::WholeMessage& output, bool all);
 
   const std::string model_;
   const bool chat_;
   chat::WholeMessage message_;
-  std::size_t calls_told_ = 0;
+  std::size_t calls_sent_ = 0;
   FinishReason reason_ = FinishReason::kStop;
 };
 
@@ -43,14 +43,14 @@ class EmbedAnswer final : public server::AnswerFormat {
  public:
   EmbedAnswer(std::string model, int dimensions, bool single)
       : model_(std::move(model)), dimensions_(dimensions), single_(single) {}
-  std::string Begin(int) override { return ""; }
-  std::string Say(const server::Said& said) override {
-    vectors_.insert(vectors_.end(), said.embeddings.begin(), said.embeddings.end());
+  std::string OnStart(int) override { return ""; }
+  std::string OnDelta(const server::ChoiceDelta& delta) override {
+    vectors_.insert(vectors_.end(), delta.embeddings.begin(), delta.embeddings.end());
     return "";
   }
-  std::string End(const server::ChoiceEnd&) override { return ""; }
+  std::string OnEnd(const server::ChoiceEnd&) override { return ""; }
   std::string Fail(const Status&, CancelCause) override { return ""; }
-  Json Whole(const Usage& total) override;
+  Json FullResponse(const Usage& total) override;
 
  private:
   const std::string model_;

@@ -20,10 +20,10 @@ std::string TextOf(const Json* value) {
 
 // Reads "options": sampling and limits.
 void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
-                 server::Asked& asked) {
-  Request& request = asked.request;
+                 server::GenerationRequest& generation) {
+  Request& request = generation.request;
   request.sampling = defaults.sampling;
-  request.max_tokens = asked.default_max_tokens = defaults.max_tokens;
+  request.max_tokens = generation.default_max_tokens = defaults.max_tokens;
   request.sampling.seed = base::RandomBits64();
   const Json* given = fields.Find("options");
   if (given == nullptr) return;
@@ -34,7 +34,7 @@ void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int 
   const auto limit = options.Int("num_predict", -3, -2, INT32_MAX);
   if (limit != -3) {
     request.max_tokens = static_cast<int>(std::max<std::int64_t>(limit, 0));
-    asked.default_max_tokens = 0;
+    generation.default_max_tokens = 0;
   }
   // Ollama limits it to the model's context, too.
   if (options.Int("num_ctx", 0, 0, INT32_MAX) > context_length) options.LeaveOut("num_ctx");
@@ -45,13 +45,13 @@ void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int 
 }
 
 // Reads "format": "json", or a schema.
-void ReadFormat(Fields& fields, server::Asked& asked) {
+void ReadFormat(Fields& fields, server::GenerationRequest& generation) {
   const Json* format = fields.Find("format");
   if (format == nullptr || (format->is_string() && format->as_string().empty())) return;
   if (format->is_string() && format->as_string() == "json") {
-    asked.grammar = GrammarSpec{.kind = GrammarSpec::Kind::kJsonObject, .field = "format"};
+    generation.grammar = GrammarSpec{.kind = GrammarSpec::Kind::kJsonObject, .field = "format"};
   } else if (format->is_object()) {
-    asked.grammar = GrammarSpec{
+    generation.grammar = GrammarSpec{
         .kind = GrammarSpec::Kind::kJsonSchema, .text = format->Dump(), .field = "format"};
   } else {
     fields.Fail("format", "'format' must be \"json\" or a JSON schema");
@@ -127,11 +127,11 @@ Json AdaptMessages(Fields& fields, const Json& messages) {
 
 void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
                 OllamaRequest& out) {
-  out.asked.model = ModelName(fields.String("model", ""));
+  out.generation.model = ModelName(fields.String("model", ""));
   out.stream = fields.Bool("stream", true);
   out.unload = ReadKeepAlive(fields);
-  ReadOptions(fields, defaults, context_length, out.asked);
-  ReadFormat(fields, out.asked);
+  ReadOptions(fields, defaults, context_length, out.generation);
+  ReadFormat(fields, out.generation);
   for (const char* name : {"logprobs", "top_logprobs"})
     if (fields.Find(name) != nullptr)
       fields.FailUnsupported(name, StrCat("'", name, "' is not supported here"));
@@ -149,8 +149,8 @@ Result<OllamaRequest> ParseChat(std::string_view body, const protocol::RequestDe
   ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   Fields fields(json);
   OllamaRequest out;
-  out.asked.prompt_field = "messages";
-  out.asked.in_parts = true;
+  out.generation.prompt_field = "messages";
+  out.generation.in_parts = true;
   ReadShared(fields, defaults, context_length, out);
   const Json* messages = fields.Find("messages");
   server::Conversation conversation{.tools = protocol::ReadTools(fields)};
@@ -166,9 +166,9 @@ Result<OllamaRequest> ParseChat(std::string_view body, const protocol::RequestDe
     ReadOptionEffort(fields, conversation.json);
   }
   (void)fields.Find("think");
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   RETURN_IF_ERROR(fields.status());
-  out.asked.prompts = {std::move(conversation)};
+  out.generation.prompts = {std::move(conversation)};
   return out;
 }
 
@@ -178,7 +178,7 @@ Result<OllamaRequest> ParseGenerate(std::string_view body,
   Fields fields(json);
   OllamaRequest out;
   out.chat = false;
-  out.asked.prompt_field = "prompt";
+  out.generation.prompt_field = "prompt";
   ReadShared(fields, defaults, context_length, out);
   const std::string prompt = fields.String("prompt", ""), system = fields.String("system", "");
   const bool raw = fields.Bool("raw", false);
@@ -199,23 +199,23 @@ Result<OllamaRequest> ParseGenerate(std::string_view body,
     ReadOptionEffort(fields, conversation.json);
   }
   (void)fields.Find("think");
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   RETURN_IF_ERROR(fields.status());
   if (!suffix.empty()) {
-    out.asked.suffix_field = "suffix";
-    out.asked.prompts = {server::Infill{.prefix = prompt, .suffix = suffix}};
+    out.generation.suffix_field = "suffix";
+    out.generation.prompts = {server::Infill{.prefix = prompt, .suffix = suffix}};
     return out;
   }
   if (raw) {
-    out.asked.prompts = {prompt};
+    out.generation.prompts = {prompt};
     return out;
   }
   Json::Array messages;
   if (!system.empty()) messages.push_back(Json::Object{{"role", "system"}, {"content", system}});
   messages.push_back(Json::Object{{"role", "user"}, {"content", prompt}});
   conversation.json.Set("messages", std::move(messages));
-  out.asked.in_parts = true;
-  out.asked.prompts = {std::move(conversation)};
+  out.generation.in_parts = true;
+  out.generation.prompts = {std::move(conversation)};
   return out;
 }
 
@@ -226,10 +226,10 @@ Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool sin
   EmbedRequest out;
   out.single = single;
   const char* name = single ? "prompt" : "input";
-  out.asked.model = ModelName(fields.String("model", ""));
-  out.asked.prompt_field = name;
-  out.asked.embed = pooling;
-  out.asked.request.prompt_only = true;
+  out.generation.model = ModelName(fields.String("model", ""));
+  out.generation.prompt_field = name;
+  out.generation.embed = pooling;
+  out.generation.request.prompt_only = true;
   const Json* input = fields.Find(name);
   Json::Array list;
   if (input != nullptr && input->is_array()) {
@@ -240,16 +240,16 @@ Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool sin
   out.empty = input != nullptr && list.empty();
   for (const Json& each : list) {
     if (!each.is_string()) fields.Fail(name, StrCat("'", name, "' must be a text or texts"));
-    if (each.is_string()) out.asked.prompts.emplace_back(each.as_string());
+    if (each.is_string()) out.generation.prompts.emplace_back(each.as_string());
   }
   if (input == nullptr || list.size() > server::kEmbeddedTextsMax)
     fields.Fail(name, StrCat("'", name, "' must be 1 to ", server::kEmbeddedTextsMax, " texts"));
   out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 0, 1 << 20));
-  out.asked.text_tokens_max = fields.Bool("truncate", true) ? INT32_MAX : 0;
+  out.generation.text_tokens_max = fields.Bool("truncate", true) ? INT32_MAX : 0;
   (void)fields.Find("options");
   (void)ReadKeepAlive(fields);
   fields.CheckUnknown(strict_fields);
-  out.asked.ignored_fields = fields.ignored();
+  out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }

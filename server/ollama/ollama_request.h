@@ -8,7 +8,7 @@
 namespace thermocline::ollama {
 
 struct OllamaRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool stream = true;
   bool chat = true;        // false: /api/generate
   bool load_only = false;  // no prompt: the client wants the model loaded
@@ -21,7 +21,7 @@ Result<OllamaRequest> ParseGenerate(std::string_view body,
                                     const protocol::RequestDefaults& defaults, int context_length);
 
 struct EmbedRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   int dimensions = 0;
   bool single = false;  // /api/embeddings: one text, one embedding
   bool empty = false;   // no text, which Ollama answers with an empty list

@@ -67,50 +67,51 @@ Json ModelJson(const Service& service, const std::string& name, const EngineStat
 }
 
 // The answer to a request without a prompt.
-Json LoadedJson(const Service& service, const OllamaRequest& asked) {
+Json LoadedJson(const Service& service, const OllamaRequest& parsed) {
   Json::Object out{{"model", service.model_name()}, {"created_at", Timestamp()}};
-  if (asked.chat) {
+  if (parsed.chat) {
     out.emplace_back("message", Json::Object{{"role", "assistant"}, {"content", ""}});
   } else {
     out.emplace_back("response", "");
   }
   out.emplace_back("done", true);
-  out.emplace_back("done_reason", asked.unload ? "unload" : "load");
+  out.emplace_back("done_reason", parsed.unload ? "unload" : "load");
   return out;
 }
 
-Action PlanAnswer(Service& service, const ResponseHead& head, Result<OllamaRequest> asked) {
-  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
-  if (asked->load_only) {
-    const Status known = server::CheckModel(service, asked->asked.model);
+Action PlanAnswer(Service& service, const ResponseHead& head, Result<OllamaRequest> parsed) {
+  if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
+  if (parsed->load_only) {
+    const Status known = server::CheckModel(service, parsed->generation.model);
     if (!known.ok()) return http::RefusalResponse(service, head, known);
-    return http::JsonResponse(head, 200, LoadedJson(service, *asked));
+    return http::JsonResponse(head, 200, LoadedJson(service, *parsed));
   }
-  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+  auto submission = http::SubmitEncoded(service, head, std::move(parsed->generation));
   if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
-  return GenerationPlan{.submission = *std::move(submission),
-                        .format = std::make_unique<OllamaAnswer>(service.model_name(), asked->chat),
-                        .stream = asked->stream};
+  return GenerationPlan{
+      .submission = *std::move(submission),
+      .format = std::make_unique<OllamaAnswer>(service.model_name(), parsed->chat),
+      .stream = parsed->stream};
 }
 
 Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHead& head,
                  bool single) {
-  auto asked =
-      ParseEmbed(request.body(), service.pooling(), single, service.live()->config.strict_fields);
-  if (!asked.ok()) return http::RefusalResponse(service, head, asked.status());
-  if (asked->empty) {
-    const Status known = server::CheckModel(service, asked->asked.model);
+  auto parsed = ParseEmbed(request.body(), service.pooling(), single,
+                           service.reloadable()->config.strict_fields);
+  if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
+  if (parsed->empty) {
+    const Status known = server::CheckModel(service, parsed->generation.model);
     if (!known.ok()) return http::RefusalResponse(service, head, known);
     return http::JsonResponse(head, 200,
-                              EmbedAnswer(service.model_name(), 0, single).Whole(Usage()));
+                              EmbedAnswer(service.model_name(), 0, single).FullResponse(Usage()));
   }
-  const Status dimensions = http::CheckDimensions(service, asked->dimensions);
+  const Status dimensions = http::CheckDimensions(service, parsed->dimensions);
   if (!dimensions.ok()) return http::RefusalResponse(service, head, dimensions);
-  auto submission = http::SubmitEncoded(service, head, std::move(asked->asked));
+  auto submission = http::SubmitEncoded(service, head, std::move(parsed->generation));
   if (!submission.ok()) return http::RefusalResponse(service, head, submission.status());
   return GenerationPlan{
       .submission = *std::move(submission),
-      .format = std::make_unique<EmbedAnswer>(service.model_name(), asked->dimensions, single)};
+      .format = std::make_unique<EmbedAnswer>(service.model_name(), parsed->dimensions, single)};
 }
 
 Action Version(Service&, const HttpRequest&, const ResponseHead& head) {
@@ -146,7 +147,7 @@ Action Show(Service& service, const HttpRequest& request, const ResponseHead& he
   if (name.empty()) name = fields.String("name", "");
   (void)fields.Bool("verbose", false);
   for (const char* overrides : {"system", "template", "options"}) (void)fields.Find(overrides);
-  fields.CheckUnknown(service.live()->config.strict_fields);
+  fields.CheckUnknown(service.reloadable()->config.strict_fields);
   if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
   const Status known = server::CheckModel(service, ModelName(name));
   const Status ready = service.Readiness();

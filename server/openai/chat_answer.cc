@@ -53,24 +53,24 @@ ChatAnswer::ChatAnswer(const AnswerHead& head, const text::Tokenizer& tokenizer,
                        const Params& params)
     : ChoicesAnswer(head), tokenizer_(tokenizer), params_(params), choices_(params.choices) {}
 
-std::string ChatAnswer::Begin(int choice) {
+std::string ChatAnswer::OnStart(int choice) {
   return Chunk(choice, Json::Object{{"role", "assistant"}, {"content", ""}});
 }
 
-std::string ChatAnswer::Say(const server::Said& said) {
-  Choice& choice = choices_[said.choice];
-  choice.message.Add(said.parts);
-  const bool scored = params_.logprobs >= 0 && !said.scores.empty();
+std::string ChatAnswer::OnDelta(const server::ChoiceDelta& delta) {
+  Choice& choice = choices_[delta.choice];
+  choice.message.Add(delta.parts);
+  const bool scored = params_.logprobs >= 0 && !delta.scores.empty();
   Json logprobs;
   if (scored) {
-    choice.scores.insert(choice.scores.end(), said.scores.begin(), said.scores.end());
-    logprobs = ChatLogprobs(tokenizer_, params_.logprobs, said.scores);
+    choice.scores.insert(choice.scores.end(), delta.scores.begin(), delta.scores.end());
+    logprobs = ChatLogprobs(tokenizer_, params_.logprobs, delta.scores);
   }
   std::string out;
-  for (const chat::MessagePart& part : said.parts)
-    out += Chunk(said.choice, DeltaOf(part), std::exchange(logprobs, Json()));
-  if (scored && said.parts.empty())
-    out += Chunk(said.choice, Json::Object{{"content", ""}}, std::move(logprobs));
+  for (const chat::MessagePart& part : delta.parts)
+    out += Chunk(delta.choice, DeltaOf(part), std::exchange(logprobs, Json()));
+  if (scored && delta.parts.empty())
+    out += Chunk(delta.choice, Json::Object{{"content", ""}}, std::move(logprobs));
   return out;
 }
 

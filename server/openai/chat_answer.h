@@ -19,11 +19,11 @@ class ChatAnswer final : public ChoicesAnswer {
   // `tokenizer` must outlive this.
   ChatAnswer(const AnswerHead& head, const text::Tokenizer& tokenizer, const Params& params);
 
-  std::string Begin(int choice) override;
-  std::string Say(const server::Said& said) override;
+  std::string OnStart(int choice) override;
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
 
  protected:
-  Json Nothing() const override { return Json::Object{}; }
+  Json EmptyDelta() const override { return Json::Object{}; }
   const char* ReasonName(int choice, FinishReason reason) const override;
   std::vector<Json::Object> WholeChoices() override;
 

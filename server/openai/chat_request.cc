@@ -23,12 +23,12 @@ Result<ChatRequest> ParseChatRequest(std::string_view body,
   ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   protocol::Fields fields(json, log);
   ChatRequest out;
-  out.asked.prompt_field = "messages";
-  out.asked.prompts = {protocol::ReadConversation(fields)};
-  out.asked.in_parts = true;
+  out.generation.prompt_field = "messages";
+  out.generation.prompts = {protocol::ReadConversation(fields)};
+  out.generation.in_parts = true;
   protocol::ReadCommon(fields, defaults, 1, out);
-  out.asked.request.logprobs = ReadLogprobs(fields);
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  out.generation.request.logprobs = ReadLogprobs(fields);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   if (!fields.ok()) return fields.status();
   return out;
 }

@@ -12,7 +12,7 @@ CompletionAnswer::CompletionAnswer(const AnswerHead& head, const text::Tokenizer
       choices_per_prompt_(submission.choices()),
       echoes_(std::move(echoes)),
       choices_(submission.requests().size() * submission.choices()) {
-  const int logprobs = submission.asked().request.logprobs;
+  const int logprobs = submission.generation_request().request.logprobs;
   for (std::size_t i = 0; i < submission.requests().size(); ++i) {
     const std::vector<int>& prompt = submission.requests()[i].prompt;
     first_tokens_.push_back(prompt[0]);
@@ -24,34 +24,34 @@ CompletionAnswer::CompletionAnswer(const AnswerHead& head, const text::Tokenizer
   }
 }
 
-std::string CompletionAnswer::Echoed(const server::Said& said, Choice& choice) {
+std::string CompletionAnswer::Echoed(const server::ChoiceDelta& delta, Choice& choice) {
   choice.begun = true;
   if (echoes_.empty()) return {};
-  const Echo& echo = echoes_[said.choice / choices_per_prompt_];
+  const Echo& echo = echoes_[delta.choice / choices_per_prompt_];
   if (choice.logprobs.has_value()) {
-    choice.logprobs->AddFirst(first_tokens_[said.choice / choices_per_prompt_], !echo.bos_added);
+    choice.logprobs->AddFirst(first_tokens_[delta.choice / choices_per_prompt_], !echo.bos_added);
     if (stream_)
-      choice.logprobs->Add(said.prompt_scores);
+      choice.logprobs->Add(delta.prompt_scores);
     else
-      choice.scores.assign(said.prompt_scores.begin(), said.prompt_scores.end());
+      choice.scores.assign(delta.prompt_scores.begin(), delta.prompt_scores.end());
   }
   return echo.text;
 }
 
-std::string CompletionAnswer::Say(const server::Said& said) {
-  Choice& choice = choices_[said.choice];
-  std::string text = choice.begun ? "" : Echoed(said, choice);
-  for (const chat::MessagePart& part : said.parts) text += part.text;
+std::string CompletionAnswer::OnDelta(const server::ChoiceDelta& delta) {
+  Choice& choice = choices_[delta.choice];
+  std::string text = choice.begun ? "" : Echoed(delta, choice);
+  for (const chat::MessagePart& part : delta.parts) text += part.text;
   if (!stream_) {
     choice.text += text;
-    choice.scores.insert(choice.scores.end(), said.scores.begin(), said.scores.end());
+    choice.scores.insert(choice.scores.end(), delta.scores.begin(), delta.scores.end());
     return "";
   }
-  if (choice.logprobs.has_value()) choice.logprobs->Add(said.scores);
-  if (text.empty() && (!choice.logprobs.has_value() || said.scores.empty())) return "";
+  if (choice.logprobs.has_value()) choice.logprobs->Add(delta.scores);
+  if (text.empty() && (!choice.logprobs.has_value() || delta.scores.empty())) return "";
   Json logprobs;
   if (choice.logprobs.has_value()) logprobs = choice.logprobs->Take();
-  return Chunk(said.choice, std::move(text), std::move(logprobs));
+  return Chunk(delta.choice, std::move(text), std::move(logprobs));
 }
 
 std::vector<Json::Object> CompletionAnswer::WholeChoices() {

@@ -22,11 +22,11 @@ class CompletionAnswer final : public ChoicesAnswer {
   CompletionAnswer(const AnswerHead& head, const text::Tokenizer& tokenizer,
                    const server::Submission& submission, std::vector<Echo> echoes, bool stream);
 
-  std::string Begin(int) override { return ""; }
-  std::string Say(const server::Said& said) override;
+  std::string OnStart(int) override { return ""; }
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
 
  protected:
-  Json Nothing() const override { return ""; }
+  Json EmptyDelta() const override { return ""; }
   std::vector<Json::Object> WholeChoices() override;
 
  private:
@@ -37,7 +37,7 @@ class CompletionAnswer final : public ChoicesAnswer {
     std::vector<TokenChannel::Score> scores;  // of a complete response, until it is written
   };
   // The repeated prompt at a choice's start.
-  std::string Echoed(const server::Said& said, Choice& choice);
+  std::string Echoed(const server::ChoiceDelta& delta, Choice& choice);
 
   const bool stream_;
   const int choices_per_prompt_;

@@ -21,9 +21,9 @@ void RefuseUnsupported(protocol::Fields& fields, int choices) {
 void ReadSuffix(protocol::Fields& fields, CompletionRequest& out) {
   const std::string suffix = fields.String("suffix", "");
   if (suffix.empty()) return;
-  out.asked.suffix_field = "suffix";
+  out.generation.suffix_field = "suffix";
   if (out.echo) fields.FailUnsupported("suffix", "'suffix' with 'echo' is not supported");
-  for (server::Prompt& prompt : out.asked.prompts) {
+  for (server::Prompt& prompt : out.generation.prompts) {
     auto* text = std::get_if<std::string>(&prompt);
     if (text == nullptr)
       return fields.Fail("suffix", "'suffix' needs a 'prompt' of text, not of token ids");
@@ -52,11 +52,11 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   protocol::Fields fields(json, log);
   CompletionRequest out;
-  out.asked.prompt_field = "prompt";
+  out.generation.prompt_field = "prompt";
   const Json* prompt = fields.Find("prompt");
   auto prompts = prompt == nullptr ? std::nullopt : ReadPrompts(*prompt);
   if (prompts.has_value()) {
-    out.asked.prompts = *std::move(prompts);
+    out.generation.prompts = *std::move(prompts);
   } else {
     fields.Fail("prompt",
                 StrCat("'prompt' must be a string, a list of token ids, or a list of 1 to ",
@@ -65,14 +65,15 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   protocol::ReadCommon(fields, defaults, 0, out);
   out.echo = fields.Bool("echo", false);
   ReadSuffix(fields, out);
-  out.asked.request.logprobs = static_cast<int>(fields.Int("logprobs", -1, 0, kLegacyLogprobsMax));
-  out.asked.request.prompt_logprobs = out.echo && out.asked.request.logprobs >= 0;
-  if (out.asked.request.prompt_only && !out.echo)
+  out.generation.request.logprobs =
+      static_cast<int>(fields.Int("logprobs", -1, 0, kLegacyLogprobsMax));
+  out.generation.request.prompt_logprobs = out.echo && out.generation.request.logprobs >= 0;
+  if (out.generation.request.prompt_only && !out.echo)
     fields.Fail("max_tokens", "'max_tokens' of 0 needs 'echo': true");
-  if (out.asked.prompts.size() * out.asked.choices > kPromptsMax)
+  if (out.generation.prompts.size() * out.generation.choices > kPromptsMax)
     fields.Fail("n", StrCat("'prompt' and 'n' ask for more than ", kPromptsMax, " choices"));
-  RefuseUnsupported(fields, out.asked.choices);
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  RefuseUnsupported(fields, out.generation.choices);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   if (!fields.ok()) return fields.status();
   return out;
 }

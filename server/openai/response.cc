@@ -46,10 +46,10 @@ std::string ChoicesAnswer::Envelope(Json::Array choices, const Usage* usage, boo
   return protocol::DataEvent(std::move(chunk));
 }
 
-std::string ChoicesAnswer::Chunk(int choice, Json said, Json logprobs, Json reason,
+std::string ChoicesAnswer::Chunk(int choice, Json delta, Json logprobs, Json reason,
                                  const Usage* usage) const {
   Json::Object body{{"index", choice},
-                    {head_.chat ? "delta" : "text", std::move(said)},
+                    {head_.chat ? "delta" : "text", std::move(delta)},
                     {"logprobs", std::move(logprobs)},
                     {"finish_reason", std::move(reason)}};
   return Envelope({Json(std::move(body))}, usage, false);
@@ -65,14 +65,14 @@ std::string ChoicesAnswer::Progress(const server::PromptProgress& progress) {
   return protocol::DataEvent(std::move(chunk));
 }
 
-std::string ChoicesAnswer::End(const server::ChoiceEnd& end) {
+std::string ChoicesAnswer::OnEnd(const server::ChoiceEnd& end) {
   reasons_.resize(std::max(reasons_.size(), static_cast<std::size_t>(end.choice) + 1));
   reasons_[end.choice] = end.reason;
   if (end.reason == FinishReason::kLength && head_.default_max_tokens > 0 &&
       end.usage.completion_tokens >= head_.default_max_tokens)
     bound_ = head_.default_max_tokens;
   const bool figures = end.last && !head_.include_usage;
-  std::string out = Chunk(end.choice, Nothing(), {}, ReasonName(end.choice, end.reason),
+  std::string out = Chunk(end.choice, EmptyDelta(), {}, ReasonName(end.choice, end.reason),
                           figures ? &end.total : nullptr);
   if (!end.last) return out;
   if (head_.include_usage) out += Envelope({}, &end.total, true);
@@ -83,12 +83,12 @@ const char* ChoicesAnswer::ReasonName(int, FinishReason reason) const {
   return FinishReasonName(reason);
 }
 
-Json ChoicesAnswer::Whole(const Usage& total) {
+Json ChoicesAnswer::FullResponse(const Usage& total) {
   Json::Array list;
-  for (Json::Object& said : WholeChoices()) {
+  for (Json::Object& delta : WholeChoices()) {
     const int index = base::IntSize(list);
     Json::Object choice{{"index", index}};
-    for (auto& member : said) choice.push_back(std::move(member));
+    for (auto& member : delta) choice.push_back(std::move(member));
     choice.emplace_back("finish_reason", ReasonName(index, reasons_[index]));
     list.emplace_back(std::move(choice));
   }

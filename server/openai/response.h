@@ -17,7 +17,7 @@ struct AnswerHead {
   std::int64_t created = 0;  // Unix time
   std::string model;
   bool include_usage = false;
-  int default_max_tokens = 0;  // as in Asked
+  int default_max_tokens = 0;  // as in GenerationRequest
 };
 
 AnswerHead MakeAnswerHead(bool chat, const std::string& model, bool include_usage,
@@ -34,17 +34,17 @@ class ChoicesAnswer : public server::AnswerFormat {
   std::string Progress(const server::PromptProgress& progress) override;
   // The end of a choice. Timings are in the last chunk of all: the one with the usage or, if no
   // usage was requested, the end of the last choice.
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   // Omits [DONE], so that it is not mistaken for success.
   std::string Fail(const Status& status, CancelCause cause) override;
 
  protected:
-  // A chunk of one choice: `said` is its delta or text.
-  std::string Chunk(int choice, Json said, Json logprobs = {}, Json reason = {},
+  // A chunk of one choice: `delta` is its delta object or its text.
+  std::string Chunk(int choice, Json delta, Json logprobs = {}, Json reason = {},
                     const Usage* usage = nullptr) const;
   // The delta or text of a choice without content.
-  virtual Json Nothing() const = 0;
+  virtual Json EmptyDelta() const = 0;
   // The name of the reason why a choice ended.
   virtual const char* ReasonName(int choice, FinishReason reason) const;
   // Every choice, without index and finish_reason.

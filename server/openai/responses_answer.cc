@@ -52,7 +52,7 @@ std::string ResponsesAnswer::ItemEvent(const char* type, Json::Object body) {
   return Event(type, std::move(event));
 }
 
-std::string ResponsesAnswer::Begin(int) { return opened_ ? "" : Open(); }
+std::string ResponsesAnswer::OnStart(int) { return opened_ ? "" : Open(); }
 
 std::string ResponsesAnswer::KeepAlive() {
   return Event("response.in_progress", {{"response", ResponseJson("in_progress", nullptr)}});
@@ -135,13 +135,13 @@ std::string ResponsesAnswer::Close() {
                      {{"output_index", items_.size() - 1}, {"item", ItemJson(item)}});
 }
 
-std::string ResponsesAnswer::Say(const server::Said& said) {
+std::string ResponsesAnswer::OnDelta(const server::ChoiceDelta& delta) {
   using PartOf = chat::MessagePart::Kind;
   std::string out;
   base::JsonList logprobs;
-  if (params_.logprobs >= 0 && !said.scores.empty())
-    logprobs = TokenLogprobs(tokenizer_, params_.logprobs, said.scores);
-  for (const chat::MessagePart& part : said.parts) {
+  if (params_.logprobs >= 0 && !delta.scores.empty())
+    logprobs = TokenLogprobs(tokenizer_, params_.logprobs, delta.scores);
+  for (const chat::MessagePart& part : delta.parts) {
     const Kind kind = part.kind == PartOf::kText        ? Kind::kMessage
                       : part.kind == PartOf::kReasoning ? Kind::kReasoning
                                                         : Kind::kCall;
@@ -151,24 +151,24 @@ std::string ResponsesAnswer::Say(const server::Said& said) {
     Item& item = items_.back();
     item.text += part.text;
     if (part.kind == PartOf::kCallBegin) continue;
-    Json::Object delta{{"delta", part.text}};
+    Json::Object fields{{"delta", part.text}};
     if (kind == Kind::kCall) {
-      out += ItemEvent("response.function_call_arguments.delta", std::move(delta));
+      out += ItemEvent("response.function_call_arguments.delta", std::move(fields));
       continue;
     }
-    delta.insert(delta.begin(), {"content_index", 0});
+    fields.insert(fields.begin(), {"content_index", 0});
     if (kind == Kind::kReasoning) {
-      out += ItemEvent("response.reasoning_text.delta", std::move(delta));
+      out += ItemEvent("response.reasoning_text.delta", std::move(fields));
       continue;
     }
     item.logprobs.Add(logprobs);
-    delta.emplace_back("logprobs", logprobs.Take());
-    out += ItemEvent("response.output_text.delta", std::move(delta));
+    fields.emplace_back("logprobs", logprobs.Take());
+    out += ItemEvent("response.output_text.delta", std::move(fields));
   }
   return out;
 }
 
-std::string ResponsesAnswer::End(const server::ChoiceEnd& end) {
+std::string ResponsesAnswer::OnEnd(const server::ChoiceEnd& end) {
   reason_ = end.reason;
   if (reason_ == FinishReason::kLength && params_.default_max_tokens > 0 &&
       end.usage.completion_tokens >= params_.default_max_tokens)
@@ -182,7 +182,7 @@ std::string ResponsesAnswer::End(const server::ChoiceEnd& end) {
          Event(type, {{"response", ResponseJson(cut ? "incomplete" : "completed", &end.total)}});
 }
 
-Json ResponsesAnswer::Whole(const Usage& total) {
+Json ResponsesAnswer::FullResponse(const Usage& total) {
   return ResponseJson(reason_ == FinishReason::kLength ? "incomplete" : "completed", &total);
 }
 

@@ -16,17 +16,17 @@ class ResponsesAnswer final : public server::AnswerFormat {
     std::string model;
     Json::Object echo;           // repeats the request
     int logprobs = -1;           // as in Request::logprobs
-    int default_max_tokens = 0;  // as in Asked
+    int default_max_tokens = 0;  // as in GenerationRequest
   };
   // `tokenizer` must outlive this.
   ResponsesAnswer(const text::Tokenizer& tokenizer, Params params);
 
   // Returns response.created and response.in_progress.
   std::string Open() override;
-  std::string Begin(int choice) override;
-  std::string Say(const server::Said& said) override;
-  std::string End(const server::ChoiceEnd& end) override;
-  Json Whole(const Usage& total) override;
+  std::string OnStart(int choice) override;
+  std::string OnDelta(const server::ChoiceDelta& delta) override;
+  std::string OnEnd(const server::ChoiceEnd& end) override;
+  Json FullResponse(const Usage& total) override;
   std::size_t EchoBytes() const override { return echo_bytes_; }
   std::string Fail(const Status& status, CancelCause cause) override;
   // Returns response.in_progress: Codex's idle timer ignores comments.

@@ -38,7 +38,7 @@ void ReadReasoning(protocol::Fields& fields, Json& json) {
 }
 
 // Reads {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}.
-void ReadText(protocol::Fields& fields, server::Asked& asked) {
+void ReadText(protocol::Fields& fields, server::GenerationRequest& generation) {
   const Json* text = fields.Find("text");
   const Json* format = text == nullptr ? nullptr : text->Find("format");
   if (text != nullptr && !text->is_object()) fields.Fail("text", "'text' must be an object");
@@ -52,12 +52,12 @@ void ReadText(protocol::Fields& fields, server::Asked& asked) {
   for (const std::string& name : inner.ignored())
     fields.Ignore(StrCat("text.format", name.substr(kField.size())));
   if (!spec.has_value()) return;
-  if (asked.grammar.has_value())
-    return fields.Fail("text.format", StrCat("'", asked.grammar->field,
+  if (generation.grammar.has_value())
+    return fields.Fail("text.format", StrCat("'", generation.grammar->field,
                                              "' and 'text.format' both say what the answer must "
                                              "be; give one"));
   spec->field = "text.format";
-  asked.grammar = std::move(spec);
+  generation.grammar = std::move(spec);
 }
 
 // Reads "include", which may ask for log probabilities.
@@ -108,26 +108,27 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   ASSIGN_OR_RETURN(const Json json, protocol::ParseBody(body));
   protocol::Fields fields(json, log);
   ResponsesRequest out;
-  out.asked.prompt_field = "input";
-  out.asked.in_parts = true;
+  out.generation.prompt_field = "input";
+  out.generation.in_parts = true;
   server::Conversation conversation{
       .json = ReadInput(fields), .tools = protocol::ReadTools(fields, protocol::ToolShape::kFlat)};
   if (fields.ok()) ReadReasoning(fields, conversation.json);
-  out.asked.prompts = {std::move(conversation)};
+  out.generation.prompts = {std::move(conversation)};
   // Codex sends no limit and retries an answer that was cut off, so only the context limits it.
   protocol::RequestDefaults unbounded = defaults;
   unbounded.max_tokens = 0;
   protocol::ReadCommon(fields, unbounded, 1, out);
   const auto limit = fields.Int("max_output_tokens", -1, 1, INT32_MAX);
   if (limit > 0) {
-    out.asked.request.max_tokens = static_cast<int>(limit);
-    out.asked.default_max_tokens = 0;
+    out.generation.request.max_tokens = static_cast<int>(limit);
+    out.generation.default_max_tokens = 0;
   }
-  if (out.asked.choices != 1) fields.FailUnsupported("n", "'n' other than 1 is not supported here");
-  ReadText(fields, out.asked);
-  ReadInclude(fields, out.asked.request);
+  if (out.generation.choices != 1)
+    fields.FailUnsupported("n", "'n' other than 1 is not supported here");
+  ReadText(fields, out.generation);
+  ReadInclude(fields, out.generation.request);
   RefuseStored(fields);
-  protocol::FinishFields(fields, defaults.strict_fields, out.asked);
+  protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   if (!fields.ok()) return fields.status();
   out.echo = EchoOf(json);
   return out;

@@ -24,26 +24,26 @@ using server::Submission;
 
 Result<GenerationPlan> PlanOfChat(Service& service, const std::string& body,
                                   const ResponseHead& head) {
-  ASSIGN_OR_RETURN(ChatRequest asked, ParseChatRequest(body, http::DefaultsOf(service)));
+  ASSIGN_OR_RETURN(ChatRequest parsed, ParseChatRequest(body, http::DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission,
-                   http::SubmitEncoded(service, head, std::move(asked.asked)));
-  const server::Asked& full = submission.asked();
+                   http::SubmitEncoded(service, head, std::move(parsed.generation)));
+  const server::GenerationRequest& full = submission.generation_request();
   const auto& conversation = std::get<server::Conversation>(full.prompts[0]);
   auto format = std::make_unique<ChatAnswer>(
-      MakeAnswerHead(true, service.model_name(), asked.include_usage, full.default_max_tokens),
+      MakeAnswerHead(true, service.model_name(), parsed.include_usage, full.default_max_tokens),
       service.engine()->tokenizer(),
       ChatAnswer::Params{.choices = full.choices,
                          .logprobs = full.request.logprobs,
                          .named_tool = !conversation.tools.choice.name.empty()});
   return GenerationPlan{
-      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = parsed.stream};
 }
 
 using Echoes = std::vector<CompletionAnswer::Echo>;
 
 Echoes EchoesOf(const Service& service, const Submission& submission) {
   Echoes echoes;
-  const std::vector<server::Prompt>& prompts = submission.asked().prompts;
+  const std::vector<server::Prompt>& prompts = submission.generation_request().prompts;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto* text = std::get_if<std::string>(&prompts[i]);
     const std::vector<int>& tokens = submission.requests()[i].prompt;
@@ -56,42 +56,43 @@ Echoes EchoesOf(const Service& service, const Submission& submission) {
 
 Result<GenerationPlan> PlanOfCompletion(Service& service, const std::string& body,
                                         const ResponseHead& head) {
-  ASSIGN_OR_RETURN(CompletionRequest asked,
+  ASSIGN_OR_RETURN(CompletionRequest parsed,
                    ParseCompletionRequest(body, http::DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission,
-                   http::SubmitEncoded(service, head, std::move(asked.asked)));
-  auto echoes = asked.echo ? EchoesOf(service, submission) : Echoes();
+                   http::SubmitEncoded(service, head, std::move(parsed.generation)));
+  auto echoes = parsed.echo ? EchoesOf(service, submission) : Echoes();
   auto format = std::make_unique<CompletionAnswer>(
-      MakeAnswerHead(false, service.model_name(), asked.include_usage,
-                     submission.asked().default_max_tokens),
-      service.engine()->tokenizer(), submission, std::move(echoes), asked.stream);
+      MakeAnswerHead(false, service.model_name(), parsed.include_usage,
+                     submission.generation_request().default_max_tokens),
+      service.engine()->tokenizer(), submission, std::move(echoes), parsed.stream);
   return GenerationPlan{
-      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = parsed.stream};
 }
 
 Result<GenerationPlan> PlanOfResponses(Service& service, const std::string& body,
                                        const ResponseHead& head) {
-  ASSIGN_OR_RETURN(ResponsesRequest asked, ParseResponsesRequest(body, http::DefaultsOf(service)));
+  ASSIGN_OR_RETURN(ResponsesRequest parsed, ParseResponsesRequest(body, http::DefaultsOf(service)));
   ASSIGN_OR_RETURN(Submission submission,
-                   http::SubmitEncoded(service, head, std::move(asked.asked)));
+                   http::SubmitEncoded(service, head, std::move(parsed.generation)));
   auto format = std::make_unique<ResponsesAnswer>(
       service.engine()->tokenizer(),
-      ResponsesAnswer::Params{.model = service.model_name(),
-                              .echo = std::move(asked.echo),
-                              .logprobs = submission.asked().request.logprobs,
-                              .default_max_tokens = submission.asked().default_max_tokens});
+      ResponsesAnswer::Params{
+          .model = service.model_name(),
+          .echo = std::move(parsed.echo),
+          .logprobs = submission.generation_request().request.logprobs,
+          .default_max_tokens = submission.generation_request().default_max_tokens});
   return GenerationPlan{
-      .submission = std::move(submission), .format = std::move(format), .stream = asked.stream};
+      .submission = std::move(submission), .format = std::move(format), .stream = parsed.stream};
 }
 
 Result<GenerationPlan> PlanOfRerank(Service& service, const std::string& body,
                                     const ResponseHead& head) {
-  ASSIGN_OR_RETURN(
-      protocol::RerankRequest asked,
-      protocol::ParseRerankRequest(body, service.pooling(), service.live()->config.strict_fields));
-  auto format = std::make_unique<protocol::RerankAnswer>(service.model_name(), asked);
+  ASSIGN_OR_RETURN(protocol::RerankRequest parsed,
+                   protocol::ParseRerankRequest(body, service.pooling(),
+                                                service.reloadable()->config.strict_fields));
+  auto format = std::make_unique<protocol::RerankAnswer>(service.model_name(), parsed);
   ASSIGN_OR_RETURN(Submission submission,
-                   http::SubmitEncoded(service, head, std::move(asked.asked)));
+                   http::SubmitEncoded(service, head, std::move(parsed.generation)));
   return GenerationPlan{.submission = std::move(submission), .format = std::move(format)};
 }
 

@@ -36,7 +36,7 @@ void ReadSpeculation(Fields& inner, Request& out) {
 // Reads {"ffn_mode": "sign"}, our extensions of OpenAI's API. Unknown keys are rejected: a misspelt
 // one would have no effect. The engine checks the mode.
 void ReadExtension(Fields& fields, CommonRequest& common) {
-  Request& out = common.asked.request;
+  Request& out = common.generation.request;
   const Json* extension = fields.Find("x_thermocline");
   if (extension == nullptr) return;
   if (!extension->is_object()) {
@@ -56,7 +56,7 @@ void ReadExtension(Fields& fields, CommonRequest& common) {
   Fields inner(*extension);
   out.ffn_mode = inner.String("ffn_mode", "");
   out.kl_max = inner.Double("kl_max", -1, 0, kKlMaxMax);
-  common.asked.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
+  common.generation.timeout_s = inner.Double("timeout_s", 0, 0, server::kTimeoutMax);
   ReadSpeculation(inner, out);
   if (!inner.ok()) fields.Fail("x_thermocline." + inner.status().field(), inner.status().message());
   if (out.ffn_mode.size() > server::kFfnModeBytesMax) {
@@ -68,7 +68,7 @@ void ReadExtension(Fields& fields, CommonRequest& common) {
 
 void ReadStreamOptions(Fields& fields, CommonRequest& out) {
   out.stream = fields.Bool("stream", false);
-  out.asked.request.progress = fields.Bool("return_progress", false) && out.stream;
+  out.generation.request.progress = fields.Bool("return_progress", false) && out.stream;
   const Json* options = fields.Find("stream_options");
   if (options == nullptr) return;
   if (!options->is_object()) {
@@ -86,21 +86,21 @@ void ReadStreamOptions(Fields& fields, CommonRequest& out) {
 
 }  // namespace
 
-void FinishFields(Fields& fields, bool strict, server::Asked& asked) {
+void FinishFields(Fields& fields, bool strict, server::GenerationRequest& generation) {
   fields.CheckUnknown(strict);
-  asked.ignored_fields = fields.ignored();
+  generation.ignored_fields = fields.ignored();
 }
 
 void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_min,
                 CommonRequest& out) {
-  Request& request = out.asked.request;
-  out.asked.model = fields.String("model", "");
-  out.asked.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
+  Request& request = out.generation.request;
+  out.generation.model = fields.String("model", "");
+  out.generation.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
   request.sampling = defaults.sampling;
   ReadSampling(fields, SamplingNames::kOpenAi, request.sampling);
   const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
   request.max_tokens = max_tokens.value_or(defaults.max_tokens);
-  if (!max_tokens.has_value()) out.asked.default_max_tokens = defaults.max_tokens;
+  if (!max_tokens.has_value()) out.generation.default_max_tokens = defaults.max_tokens;
   request.prompt_only = max_tokens == 0;
   if (max_tokens.has_value() && request.sampling.min_tokens > *max_tokens)
     fields.Fail("min_tokens", StrCat("'min_tokens' is ", request.sampling.min_tokens,
@@ -114,7 +114,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
   ReadStreamOptions(fields, out);
   ReadExtension(fields, out);
-  out.asked.grammar = ReadStructuredOutput(fields);
+  out.generation.grammar = ReadStructuredOutput(fields);
 }
 
 }  // namespace thermocline::protocol

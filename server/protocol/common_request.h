@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "server/core/request_limits.h"
 #include "server/protocol/fields.h"
 
@@ -19,13 +19,13 @@ struct RequestDefaults {
 };
 
 struct CommonRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool stream = false;
   bool include_usage = false;  // a usage chunk at the end of a stream
 };
 
 // Rejects or reports fields that were not read, and passes the ignored ones on.
-void FinishFields(Fields& fields, bool strict, server::Asked& asked);
+void FinishFields(Fields& fields, bool strict, server::GenerationRequest& generation);
 
 // Reads the common fields; `max_tokens_min` is 1, or 0 for routes that may generate no token.
 // Fields that are malformed or out of range fail `fields`. `x_thermocline` holds our own fields.

@@ -1,7 +1,7 @@
 // Reads the conversation of a chat: messages, tools, and other variables of the chat template.
 #pragma once
 
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "server/protocol/fields.h"
 
 namespace thermocline::protocol {

@@ -47,7 +47,7 @@ Json VectorsJson(const std::vector<std::vector<float>>& vectors) {
   return out.Take();
 }
 
-Json EmbeddingAnswer::Whole(const Usage& total) {
+Json EmbeddingAnswer::FullResponse(const Usage& total) {
   base::JsonList data;
   for (std::size_t index = 0; index < vectors_.size(); ++index) {
     const std::vector<float> vector = Shortened(std::move(vectors_[index]), dimensions_);
@@ -67,7 +67,7 @@ Json EmbeddingAnswer::Whole(const Usage& total) {
                       {"usage", UsageOf(total)}};
 }
 
-Json RerankAnswer::Whole(const Usage& total) {
+Json RerankAnswer::FullResponse(const Usage& total) {
   std::vector<double> scores;
   for (std::size_t i = 1; i < vectors_.size(); ++i) {
     const double cosine =

@@ -12,12 +12,12 @@ namespace thermocline::protocol {
 // The common part of both: they return embeddings and are never streamed.
 class VectorsAnswer : public server::AnswerFormat {
  public:
-  std::string Begin(int) override { return ""; }
-  std::string Say(const server::Said& said) override {
-    vectors_.insert(vectors_.end(), said.embeddings.begin(), said.embeddings.end());
+  std::string OnStart(int) override { return ""; }
+  std::string OnDelta(const server::ChoiceDelta& delta) override {
+    vectors_.insert(vectors_.end(), delta.embeddings.begin(), delta.embeddings.end());
     return "";
   }
-  std::string End(const server::ChoiceEnd&) override { return ""; }
+  std::string OnEnd(const server::ChoiceEnd&) override { return ""; }
   std::string Fail(const Status&, CancelCause) override { return ""; }
 
  protected:
@@ -31,7 +31,7 @@ class EmbeddingAnswer final : public VectorsAnswer {
         llama_(request.llama),
         base64_(request.base64),
         dimensions_(request.dimensions) {}
-  Json Whole(const Usage& total) override;
+  Json FullResponse(const Usage& total) override;
 
  private:
   const std::string model_;
@@ -48,7 +48,7 @@ class RerankAnswer final : public VectorsAnswer {
         top_n_(request.top_n),
         with_text_(request.return_documents),
         tei_(request.tei) {}
-  Json Whole(const Usage& total) override;
+  Json FullResponse(const Usage& total) override;
 
  private:
   const std::string model_;

@@ -39,17 +39,18 @@ std::vector<server::Prompt> ReadTexts(Fields& fields, const std::string& name) {
   return out;
 }
 
-void ReadShared(Fields& fields, Pooling pooling, server::Asked& asked) {
-  asked.model = fields.String("model", "");
-  asked.embed = pooling;
+void ReadShared(Fields& fields, Pooling pooling, server::GenerationRequest& generation) {
+  generation.model = fields.String("model", "");
+  generation.embed = pooling;
   // A field of Hugging Face's server and of Ollama.
-  if (fields.Bool("truncate", false)) asked.text_tokens_max = INT32_MAX;
-  asked.request.prompt_only = true;
-  asked.request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
+  if (fields.Bool("truncate", false)) generation.text_tokens_max = INT32_MAX;
+  generation.request.prompt_only = true;
+  generation.request.priority =
+      static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
   const std::string name = fields.String("pooling", PoolingName(pooling));
   const auto named = ParsePooling(name);
   if (named.has_value()) {
-    asked.embed = named;
+    generation.embed = named;
   } else {
     fields.Fail("pooling", "'pooling' must be mean, cls or last");
   }
@@ -94,7 +95,7 @@ void CheckRankFields(Fields& fields, const Json::Array& documents,
 }
 
 void ReadDocuments(Fields& fields, const Json* list, RerankRequest& out) {
-  const std::string& field = out.asked.prompt_field;
+  const std::string& field = out.generation.prompt_field;
   auto rank_fields = fields.Strings("rank_fields", kRankFieldsMax, kRankFieldBytesMax)
                          .value_or(std::vector<std::string>());
   if (list == nullptr || !list->is_array() || list->as_array().empty() ||
@@ -132,9 +133,9 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling po
   if (content && fields.Find("input") != nullptr)
     fields.Fail("content", "'content' and 'input' exclude each other");
   out.llama = content || dialect == EmbeddingDialect::kLlama;
-  out.asked.prompt_field = content ? "content" : "input";
-  out.asked.prompts = ReadTexts(fields, out.asked.prompt_field);
-  ReadShared(fields, pooling, out.asked);
+  out.generation.prompt_field = content ? "content" : "input";
+  out.generation.prompts = ReadTexts(fields, out.generation.prompt_field);
+  ReadShared(fields, pooling, out.generation);
   if (!openai && fields.Int("embd_normalize", 2, -1, INT32_MAX) != 2)
     fields.FailUnsupported("embd_normalize",
                            "'embd_normalize' other than 2 is not supported: a vector has length 1");
@@ -146,7 +147,7 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling po
     fields.FailUnsupported("encoding_format", "base64 is not supported here; ask /v1/embeddings");
   out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
   fields.CheckUnknown(strict_fields);
-  out.asked.ignored_fields = fields.ignored();
+  out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }
@@ -159,25 +160,26 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   const Json *texts = fields.Find("texts"), *documents = fields.Find("documents");
   out.tei = texts != nullptr;
   const Json* list = out.tei ? texts : documents;
-  out.asked.prompt_field = out.tei ? "texts" : "documents";
+  out.generation.prompt_field = out.tei ? "texts" : "documents";
   const std::string query = fields.String("query", "");
   if (query.empty()) fields.Fail("query", "'query' must be a text");
-  out.asked.prompts.emplace_back(query);
+  out.generation.prompts.emplace_back(query);
   ReadDocuments(fields, list, out);
   // Cohere's clients limit a document's length and number of chunks. Chunks are not supported, so
   // the limit on them is ignored.
   const auto most = fields.Int("max_tokens_per_doc", 0, 1, INT32_MAX);
   (void)fields.Int("max_chunks_per_doc", 1, 1, INT32_MAX);
-  out.asked.prompts.insert(out.asked.prompts.end(), out.documents.begin(), out.documents.end());
-  ReadShared(fields, pooling, out.asked);
-  if (most > 0) out.asked.text_tokens_max = static_cast<int>(most);
+  out.generation.prompts.insert(out.generation.prompts.end(), out.documents.begin(),
+                                out.documents.end());
+  ReadShared(fields, pooling, out.generation);
+  if (most > 0) out.generation.text_tokens_max = static_cast<int>(most);
   out.top_n = static_cast<int>(fields.Int("top_n", 0, 1, INT32_MAX));
   out.return_documents =
       fields.Bool("return_documents", false) || fields.Bool("return_text", false);
   if (fields.Bool("raw_scores", false))
     fields.FailUnsupported("raw_scores", "'raw_scores' are not supported: scores are similarities");
   fields.CheckUnknown(strict_fields);
-  out.asked.ignored_fields = fields.ignored();
+  out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
   return out;
 }

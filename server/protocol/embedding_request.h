@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/core/asked.h"
+#include "server/core/generation_request.h"
 #include "server/protocol/fields.h"
 
 namespace thermocline::protocol {
@@ -17,7 +17,7 @@ enum class EmbeddingDialect {
 };
 
 struct EmbeddingRequest {
-  server::Asked asked;
+  server::GenerationRequest generation;
   bool llama = false;   // the answer has llama-server's format
   bool base64 = false;  // false: lists of numbers
   int dimensions = 0;   // keep the first ones, normalized to length 1; 0 = all
@@ -30,9 +30,9 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(
     EmbeddingDialect dialect = EmbeddingDialect::kOpenAi);
 
 struct RerankRequest {
-  server::Asked asked;                 // the query, then the documents
-  std::vector<std::string> documents;  // returned with the answer
-  int top_n = 0;                       // return only the best; 0 = all
+  server::GenerationRequest generation;  // the query, then the documents
+  std::vector<std::string> documents;    // returned with the answer
+  int top_n = 0;                         // return only the best; 0 = all
   bool return_documents = false;
   bool tei = false;  // the format of Hugging Face's server: only a list
 };

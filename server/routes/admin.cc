@@ -169,7 +169,7 @@ http::HttpResponse SetLogLevel(Service& service, const http::HttpRequest& reques
   const Json& name = std::get<Json>(body);
   const auto level = base::ParseLogLevel(name.is_string() ? name.as_string() : "");
   if (!level.ok()) return http::ErrorResponse(head, BadValue("level", kExpected));
-  base::ConfigureLog(*level, service.live()->config.log_format == "json");
+  base::ConfigureLog(*level, service.reloadable()->config.log_format == "json");
   return http::JsonResponse(head, 200, Json::Object{{"level", name}});
 }
 

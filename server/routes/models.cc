@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "server/anthropic/error.h"
-#include "server/http/gate.h"
+#include "server/http/access.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::routes {

@@ -51,7 +51,7 @@ Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& h
   const Engine* engine = service.engine();
   EngineStats stats;
   if (engine != nullptr) stats = engine->Stats();
-  const bool all = head.admin || !service.live()->needs_keys();
+  const bool all = head.admin || !service.reloadable()->needs_keys();
   return http::MakeResponse(
       head, 200, "text/plain; version=0.0.4; charset=utf-8",
       service.metrics().Expose(

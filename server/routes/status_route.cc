@@ -131,7 +131,7 @@ http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHe
     status.emplace_back("paused", stats.paused);
     status.emplace_back("waiting", stats.waiting);
     status.emplace_back("queue", QueueJson(*engine, stats));
-    status.emplace_back("limits", LimitsJson(service.live()->config));
+    status.emplace_back("limits", LimitsJson(service.reloadable()->config));
   }
   return http::JsonResponse(head, 200, Json(std::move(status)));
 }

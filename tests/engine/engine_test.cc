@@ -25,7 +25,7 @@ Request Endless() {
 TokenChannel::Update WaitForEnd(TokenChannel& channel) {
   TokenChannel::Update update, all;
   while (!all.finished) {
-    channel.WaitAndTake(update);
+    channel.WaitForUpdate(update);
     all.text += update.text;
     all.tokens.insert(all.tokens.end(), update.tokens.begin(), update.tokens.end());
     all.finished = update.finished;
@@ -76,7 +76,7 @@ TEST(Engine, CancelEndsWithinOneToken) {
   const auto engine = LoadTidepool();
   const auto channel = *engine->Submit(Endless());
   TokenChannel::Update update;
-  channel->WaitAndTake(update);
+  channel->WaitForUpdate(update);
   channel->Cancel();
   const auto end = WaitForEnd(*channel);
   EXPECT_EQ(end.reason, FinishReason::kCancelled);
@@ -105,7 +105,7 @@ TEST(Engine, ClientsThatLeftTheQueueMakeRoom) {
   const auto engine = LoadTidepool(1);
   const auto running = *engine->Submit(Endless());
   TokenChannel::Update update;
-  running->WaitAndTake(update);
+  running->WaitForUpdate(update);
   const auto waiting = *engine->Submit(Endless());
   EXPECT_EQ(engine->Submit(Endless()).status().code(), StatusCode::kResourceExhausted);
   waiting->Cancel();

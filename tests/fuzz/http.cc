@@ -8,7 +8,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 #include "server/http/session.h"
 #include "server/routes/routes.h"
 #include "tests/fuzz/input.h"
@@ -22,7 +22,7 @@ server::Service& TheService() {
     server::ServerConfig config;
     config.model_name = "none";
     config.log_access = false;
-    return *server::MakeLive(config);
+    return *server::MakeReloadableConfig(config);
   }());
   return service;
 }

@@ -28,7 +28,7 @@ Result<Answer> Generate(Engine& engine, Request request) {
   TokenChannel::Update update;
   TokenChannel::ReserveBuffers(update);
   do {
-    channel->WaitAndTake(update);
+    channel->WaitForUpdate(update);
     answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
   } while (!update.finished);
   if (update.reason == FinishReason::kError) return update.error;

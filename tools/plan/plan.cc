@@ -165,7 +165,7 @@ Status PlanPlacement(const Options& o) {
     return base::InvalidArgument(path, ": the file holds a vocabulary, but no weights");
   ASSIGN_OR_RETURN(const std::string hash, model::Fingerprint(*file));
   ASSIGN_OR_RETURN(placement::Machine machine, FindMachine(o.machine, *file, hash));
-  if (file->config.experts.any()) load::AsForExperts(machine);
+  if (file->config.experts.any()) load::ScaleToExperts(machine);
   if (model::HasExpertRows(*file)) {  // they stay in memory, on the CPU
     machine.hot.reset();
     machine.flash_reads_per_s = machine.flash_bytes_per_s = 0;

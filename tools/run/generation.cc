@@ -31,7 +31,7 @@ Result<Generation> Generate(Engine& engine, Request request,
   TokenChannel::Update update;
   TokenChannel::ReserveBuffers(update);
   while (true) {
-    channel->WaitAndTake(update);
+    channel->WaitForUpdate(update);
     if (Interrupted()) channel->Cancel();
     out.text += update.text;
     out.tokens.insert(out.tokens.end(), update.tokens.begin(), update.tokens.end());

@@ -60,7 +60,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
                          const MemoryOptions& memory = {}, const SpecOptions& spec = {},
                          const std::string& grammar = "") {
   load::LoadOptions options = Tidepool(ffn, memory);
-  spec::AskOfTarget(spec, options);
+  spec::AddDraftNeeds(spec, options);
   const auto model = load::LoadModel(options);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(16, 512, 16);
@@ -109,7 +109,7 @@ void ExpectNoAllocations(const FfnOptions& ffn, const std::string& request_mode 
     request.sampling.repetition_penalty = 1.1;
     request.sampling.constraint = constraint;
     std::shared_ptr<TokenChannel> channel;
-    channel = std::make_shared<TokenChannel>([&] { channel->Take(update); });
+    channel = std::make_shared<TokenChannel>([&] { channel->TakeUpdate(update); });
     sched::Sequence sequence(
         {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
         cache->pool(), cache->capacity(), *(*model)->tokenizer, *(*model)->ModesFor(request_mode));

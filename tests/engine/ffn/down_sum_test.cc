@@ -119,14 +119,14 @@ TEST(DownSum, SharesOneSumAmongPartitions) {
             some.h[static_cast<std::size_t>(t * some.stride) + k];
       mine.ids.push_back(some.ids[k]);
     }
-    down.ShareRows(0, kTokens, mine.get(), {.maxima = sides[s].maxima.data()});
+    down.SumSharedRows(0, kTokens, mine.get(), {.maxima = sides[s].maxima.data()});
   }
   std::vector<float> limits = sides[0].maxima;
   for (std::size_t i = 0; i < limits.size(); ++i)
     limits[i] = std::max(limits[i], sides[1].maxima[i]);
   for (Side& side : sides)
-    down.ShareRows(0, kTokens, side.found.get(),
-                   {.limits = limits.data(), .high = side.high.data(), .low = side.low.data()});
+    down.SumSharedRows(0, kTokens, side.found.get(),
+                       {.limits = limits.data(), .high = side.high.data(), .low = side.low.data()});
   std::vector<float> out(whole.size());
   for (int t = 0; t < kTokens; ++t) {
     SmallNetwork::ops().finish_sum(

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/ffn/read_ahead_judge.h"
+#include "engine/ffn/read_ahead_monitor.h"
 #include "tests/engine/ffn/small_network.h"
 
 namespace thermocline::ffn {
@@ -43,36 +43,36 @@ TEST(FfnCounters, CountAllOfDownsColumns) {
   EXPECT_EQ(c.bytes, (7 + 5) * kHidden * 4 + kHidden * kNeurons * 4);
 }
 
-// Lets a judge see `fresh` neurons read for each of `calls` guesses; returns the allowed ones.
-int Allowed(ReadAheadJudge& judge, int calls, std::int64_t fresh, std::int64_t& uses,
+// Lets a monitor see `fresh` neurons read for each of `calls` guesses; returns the allowed ones.
+int Allowed(ReadAheadMonitor& monitor, int calls, std::int64_t fresh, std::int64_t& uses,
             const FlashCounters& counters) {
   int allowed = 0;
-  for (int i = 0; i < calls; ++i) allowed += judge.Pays(uses += fresh, counters) ? 1 : 0;
+  for (int i = 0; i < calls; ++i) allowed += monitor.Pays(uses += fresh, counters) ? 1 : 0;
   return allowed;
 }
 
-TEST(ReadAheadJudge, WantsSomethingToRead) {
-  ReadAheadJudge judge;
+TEST(ReadAheadMonitor, WantsSomethingToRead) {
+  ReadAheadMonitor monitor;
   std::int64_t uses = 0;
-  EXPECT_EQ(Allowed(judge, 1000, 3, uses, {}), 0);
-  EXPECT_GT(Allowed(judge, 100, 20, uses, {}), 90);
-  EXPECT_GT(Allowed(judge, 200, 0, uses, {}), 10);  // the mean decreases slowly
-  EXPECT_EQ(Allowed(judge, 100, 0, uses, {}), 0);
+  EXPECT_EQ(Allowed(monitor, 1000, 3, uses, {}), 0);
+  EXPECT_GT(Allowed(monitor, 100, 20, uses, {}), 90);
+  EXPECT_GT(Allowed(monitor, 200, 0, uses, {}), 10);  // the mean decreases slowly
+  EXPECT_EQ(Allowed(monitor, 100, 0, uses, {}), 0);
 }
 
-TEST(ReadAheadJudge, GivesUpForAWhileWhatIsMostlyWrong) {
-  ReadAheadJudge judge;
+TEST(ReadAheadMonitor, GivesUpForAWhileWhatIsMostlyWrong) {
+  ReadAheadMonitor monitor;
   std::int64_t uses = 0;
   FlashCounters counters;
   counters.ahead_useful_bytes = 50;
   counters.ahead_wasted_bytes = 49;
-  EXPECT_TRUE(judge.Pays(uses += 1000, counters));
-  EXPECT_EQ(Allowed(judge, 255, 100, uses, counters), 255);  // judged as right
+  EXPECT_TRUE(monitor.Pays(uses += 1000, counters));
+  EXPECT_EQ(Allowed(monitor, 255, 100, uses, counters), 255);  // judged as right
   counters.ahead_useful_bytes += 10;
   counters.ahead_wasted_bytes += 11;
-  EXPECT_EQ(Allowed(judge, 256, 100, uses, counters), 255);  // judged by reads since then
-  EXPECT_EQ(Allowed(judge, ReadAheadJudge::kSkipped - 1, 100, uses, counters), 0);
-  EXPECT_EQ(Allowed(judge, 256, 100, uses, counters), 256);  // tried again
+  EXPECT_EQ(Allowed(monitor, 256, 100, uses, counters), 255);  // judged by reads since then
+  EXPECT_EQ(Allowed(monitor, ReadAheadMonitor::kSkipped - 1, 100, uses, counters), 0);
+  EXPECT_EQ(Allowed(monitor, 256, 100, uses, counters), 256);  // tried again
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ class FlashNeuronsTest : public testing::Test {
   std::set<int> TakeAll(FlashNeurons& flash, int layer, bool late) {
     std::set<int> out;
     for (int r = 0; r < ranges_.NumRanges(0); ++r) {
-      const GatedNeurons& mine = flash.Take(ranges_.Of(0, r), late, kTokens, 1);
+      const GatedNeurons& mine = flash.Candidates(ranges_.Of(0, r), late, kTokens, 1);
       for (int k = 0; k < mine.list.count; ++k) {
         const int id = mine.list.ids[static_cast<std::size_t>(k)];
         EXPECT_TRUE(out.insert(id).second) << id << " twice";

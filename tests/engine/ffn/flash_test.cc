@@ -74,7 +74,7 @@ class FlashRequests : public testing::Test {
                              *model_->ModesFor(""));
     EXPECT_EQ(loop.Run(sequence), sched::TurnEnd::kFinished);
     TokenChannel::Update update;
-    channel->Take(update);
+    channel->TakeUpdate(update);
     return update;
   }
 

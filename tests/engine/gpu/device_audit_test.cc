@@ -59,8 +59,8 @@ class DeviceAudit : public OnDevice {
       const exec::FfnInput input(model, 1, seed);
       auditor.Begin();
       for (int l = 0; l < model.config.num_hidden_layers; ++l) {
-        auditor.Keep(l, {.hidden = input.hidden().data(), .residual = input.residual().data()},
-                     transformer->ffn().policy(l));
+        auditor.KeepInput(l, {.hidden = input.hidden().data(), .residual = input.residual().data()},
+                          transformer->ffn().policy(l));
       }
       auditor.EndStep();
       while (auditor.pending()) auditor.AuditOne(transformer->audited_sides());

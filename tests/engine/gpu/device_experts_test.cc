@@ -56,7 +56,7 @@ class SharedExperts : public testing::TestWithParam<const char*> {
         hot[l].push_back(e);
     model.hot_experts = std::make_unique<ffn::HotExperts>(ffn::HotExperts::Params{
         .config = model.config, .weights = *model.weights, .flash = nullptr, .hot = hot});
-    ASSERT_TRUE(model.hot_experts->Hold().ok());
+    ASSERT_TRUE(model.hot_experts->FixAddresses().ok());
     model.hot_threads = 2;
   }
   static void PlaceOnDevice(load::LoadedModel& model) {

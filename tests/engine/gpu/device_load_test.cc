@@ -275,7 +275,7 @@ TEST_F(DeviceLoad, AnswersAreAuditedWithDraftsAndWithout) {
     request.spec_mode = mode;
     const auto channel = *(*engine)->Submit(std::move(request), {});
     TokenChannel::Update update;
-    while (!update.finished) channel->WaitAndTake(update);
+    while (!update.finished) channel->WaitForUpdate(update);
     EXPECT_TRUE(update.error.ok()) << update.error.message();
     const FfnLayerStats first = (*engine)->Stats().ffn.front();
     EXPECT_GT(first.audited_tokens, before) << SpecModeName(mode);
@@ -310,7 +310,7 @@ TEST_F(DeviceLoad, DraftsForATargetOnTheDevice) {
     TokenChannel::Update update;
     std::vector<int> tokens;
     while (!update.finished) {
-      channel->WaitAndTake(update);
+      channel->WaitForUpdate(update);
       tokens.insert(tokens.end(), update.tokens.begin(), update.tokens.end());
     }
     EXPECT_TRUE(update.error.ok()) << update.error.message();
@@ -345,7 +345,7 @@ TEST_F(DeviceLoad, ADeviceThatStaysBrokenIsFatal) {
     request.max_tokens = 4;
     const auto channel = *(*engine)->Submit(std::move(request), {});
     TokenChannel::Update update;
-    while (!update.finished) channel->WaitAndTake(update);
+    while (!update.finished) channel->WaitForUpdate(update);
     return update.error.ok();
   };
   const cuda_emulated::Fault broken{.after = 0, .error = cudaErrorUnknown, .sticky = true};

@@ -155,8 +155,8 @@ class AuditorTest : public exec::FfnModels {
       auditor.Begin();
       for (int l = 0; l < model.config.num_hidden_layers; ++l) {
         exec::RunFfn(model, transformer, l, input);
-        auditor.Keep(l, {.hidden = input.hidden().data(), .residual = input.residual().data()},
-                     transformer.ffn().policy(l));
+        auditor.KeepInput(l, {.hidden = input.hidden().data(), .residual = input.residual().data()},
+                          transformer.ffn().policy(l));
       }
       auditor.EndStep();
       while (auditor.pending()) auditor.AuditOne(transformer.audited_sides());

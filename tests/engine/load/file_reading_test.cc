@@ -17,8 +17,8 @@ TEST_F(FileReadingTest, EveryFormatHasTheSameWeights) {
   for (const std::string& path : {exec::kTidepool, plain, exec::Family("llama3"),
                                   exec::Family("falcon7"), exec::Family("qwen3")}) {
     const auto cached = *model::OpenModelFile(path), direct = *model::OpenModelFile(path);
-    EXPECT_EQ(SetReading(FileReading::kCached, true, *cached), "cached");
-    const std::string how = SetReading(FileReading::kDirect, false, *direct);
+    EXPECT_EQ(ConfigureFileReading(FileReading::kCached, true, *cached), "cached");
+    const std::string how = ConfigureFileReading(FileReading::kDirect, false, *direct);
     EXPECT_TRUE(how == "direct" || how == "dropped") << how;
     const auto want = *model::LoadWeights(*cached, pool, {}),
                got = *model::LoadWeights(*direct, pool, {});
@@ -29,8 +29,8 @@ TEST_F(FileReadingTest, EveryFormatHasTheSameWeights) {
 
 TEST_F(FileReadingTest, AutoReadsDirectlyWhereMemoryIsShared) {
   auto file = *model::OpenModelFile(exec::kTidepool);
-  EXPECT_EQ(SetReading(FileReading::kAuto, false, *file), "cached");
-  EXPECT_NE(SetReading(FileReading::kAuto, true, *file), "cached");
+  EXPECT_EQ(ConfigureFileReading(FileReading::kAuto, false, *file), "cached");
+  EXPECT_NE(ConfigureFileReading(FileReading::kAuto, true, *file), "cached");
 }
 
 TEST_F(FileReadingTest, AModelSaysHowItWasRead) {

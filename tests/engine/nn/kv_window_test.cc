@@ -90,7 +90,7 @@ TEST_P(KvWindowTest, APrefixIsFoundAsFarAsItsWindowsAreThere) {
   const auto ask = [&](int count) {
     KvCache cache(*pool, kContext), cold(*pool, kContext);
     const auto asked = std::span(tokens).first(static_cast<std::size_t>(count));
-    const int found = prefixes.Find("", asked, cache);
+    const int found = prefixes.RestorePrefix("", asked, cache);
     const Floats warm = Append(cache, asked.subspan(static_cast<std::size_t>(found)), 50);
     prefixes.Keep("", asked, cache);
     cache.Clear();

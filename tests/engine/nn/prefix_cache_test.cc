@@ -40,7 +40,7 @@ class PrefixCacheTest : public testing::Test {
   // Looks up, fills and keeps a prefix, as a request does. Returns the tokens found.
   int Request(PrefixCache& prefixes, const std::vector<int>& tokens, std::string_view owner = "") {
     KvCache cache(*pool_, 512);
-    const int found = prefixes.Find(owner, tokens, cache);
+    const int found = prefixes.RestorePrefix(owner, tokens, cache);
     EXPECT_EQ(cache.length(), found);
     EXPECT_TRUE(cache.Reserve(static_cast<int>(tokens.size()) - found));
     cache.Advance(static_cast<int>(tokens.size()) - found);
@@ -132,8 +132,8 @@ TEST_F(PrefixCacheTest, WhoContinuesASharedBlockCopiesIt) {
   const auto tokens = Tokens(0, 70);
   Request(prefixes, tokens);
   KvCache one(*pool_, 512), two(*pool_, 512);
-  EXPECT_EQ(prefixes.Find("", tokens, one), 69);
-  EXPECT_EQ(prefixes.Find("", tokens, two), 69);
+  EXPECT_EQ(prefixes.RestorePrefix("", tokens, one), 69);
+  EXPECT_EQ(prefixes.RestorePrefix("", tokens, two), 69);
   EXPECT_EQ(one.blocks()[1], two.blocks()[1]);
   EXPECT_TRUE(one.Reserve(1));
   EXPECT_EQ(one.blocks()[0], two.blocks()[0]);  // full blocks stay shared
@@ -145,7 +145,7 @@ std::vector<float> LastLogits(const load::LoadedModel& model, KvPool& pool, Pref
                               const std::vector<int>& tokens, int chunk, int* found) {
   const auto transformer = model.MakeTransformer(chunk, 512);
   KvCache cache(pool, 512);
-  *found = prefixes != nullptr ? prefixes->Find("", tokens, cache) : 0;
+  *found = prefixes != nullptr ? prefixes->RestorePrefix("", tokens, cache) : 0;
   std::span<const float> logits;
   for (std::size_t at = static_cast<std::size_t>(*found); at < tokens.size();) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), tokens.size() - at);

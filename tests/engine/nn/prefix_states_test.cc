@@ -37,7 +37,7 @@ class PrefixStatesTest : public testing::Test {
   // Looks up, computes and keeps. Returns the tokens found.
   int Request(PrefixCache& prefixes, const std::vector<int>& tokens, std::string_view owner = "") {
     KvCache cache(*pool_, 512);
-    const int found = prefixes.Find(owner, tokens, cache);
+    const int found = prefixes.RestorePrefix(owner, tokens, cache);
     EXPECT_EQ(cache.length(), found);
     if (found > 0) {
       EXPECT_EQ(cache.state()[0], static_cast<float>(found));

@@ -43,8 +43,8 @@ inline double TotalVariation(const std::vector<Beside>& all) {
   return sum;
 }
 
-// The probability that SeededChance picks `token` from both: it wins both races if all others have
-// E_j >= E_i max(p_j / p_i, q_j / q_i), so it is 1 / sum over j of max(p_j / p_i, q_j / q_i).
+// The probability that SeededRandomSource picks `token` from both: it wins both races if all others
+// have E_j >= E_i max(p_j / p_i, q_j / q_i), so it is 1 / sum over j of max(p_j / p_i, q_j / q_i).
 inline double SameTokenIs(const Distribution& p, const Distribution& q, int token) {
   const double p_i = p.Probability(token), q_i = q.Probability(token);
   if (p_i == 0 || q_i == 0) return 0;

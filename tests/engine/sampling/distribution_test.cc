@@ -67,10 +67,10 @@ TEST(Pick, FollowsTheWeights) {
   for (const Distribution& d : shapes) {
     const int draws = DrawsToShow(0.01, static_cast<int>(d.size()));
     const auto by_seed = Counts(draws, d.size(), [&](std::uint64_t i) {
-      return SeededChance(i).Pick(d, 17, Stream::kToken);
+      return SeededRandomSource(i).Pick(d, 17, Stream::kToken);
     });
     const auto by_position = Counts(draws, d.size(), [&](std::uint64_t i) {
-      return SeededChance(5).Pick(d, i, Stream::kCorrection);
+      return SeededRandomSource(5).Pick(d, i, Stream::kCorrection);
     });
     for (const auto& counts : {by_seed, by_position}) {
       const auto test = ChiSquare(counts, Probabilities(d));
@@ -82,12 +82,12 @@ TEST(Pick, FollowsTheWeights) {
 TEST(Pick, AcceptsWithTheProbability) {
   const int draws = DrawsToShow(0.01, 2);
   for (const double p : {0.02, 0.3, 0.5, 0.9}) {
-    const auto counts =
-        Counts(draws, 2, [&](std::uint64_t i) { return SeededChance(i).Accept(p, i / 7) ? 0 : 1; });
+    const auto counts = Counts(
+        draws, 2, [&](std::uint64_t i) { return SeededRandomSource(i).Accept(p, i / 7) ? 0 : 1; });
     EXPECT_TRUE(ChiSquare(counts, {p, 1 - p}).passes()) << p << ": " << counts[0];
   }
   for (std::uint64_t seed = 0; seed < 1000; ++seed)
-    EXPECT_FALSE(SeededChance(seed).Accept(0, seed));
+    EXPECT_FALSE(SeededRandomSource(seed).Accept(0, seed));
 }
 
 TEST(Pick, DrawsForDifferentThingsAreIndependent) {
@@ -96,12 +96,13 @@ TEST(Pick, DrawsForDifferentThingsAreIndependent) {
   Distribution others;  // the same weights for other tokens
   for (int i = 0; i < kTokens; ++i) others.Add(100 + i, d.weights[static_cast<std::size_t>(i)]);
   const auto pick = [&](std::uint64_t seed, std::uint64_t position, Stream stream) {
-    return SeededChance(seed).Pick(d, position, stream);
+    return SeededRandomSource(seed).Pick(d, position, stream);
   };
   // Accept's variable in sixths: below 1/6, 2/6, ...
   const auto sixth = [](std::uint64_t seed, std::uint64_t position) {
     int at = 0;
-    while (at < kTokens - 1 && !SeededChance(seed).Accept((at + 1.0) / kTokens, position)) ++at;
+    while (at < kTokens - 1 && !SeededRandomSource(seed).Accept((at + 1.0) / kTokens, position))
+      ++at;
     return at;
   };
   const auto p = Probabilities(d), even = std::vector<double>(kTokens, 1.0 / kTokens);
@@ -120,7 +121,7 @@ TEST(Pick, DrawsForDifferentThingsAreIndependent) {
       {"correction and acceptance", [&](auto i) { return pick(i, 3, Stream::kCorrection); },
        [&](auto i) { return sixth(i, 3); }, even},
       {"tokens", token_at_3,
-       [&](auto i) { return SeededChance(i).Pick(others, 3, Stream::kToken) - 100; }, p},
+       [&](auto i) { return SeededRandomSource(i).Pick(others, 3, Stream::kToken) - 100; }, p},
       {"positions of a text", [&](auto i) { return pick(9, i, Stream::kToken); },
        [&](auto i) { return pick(9, i + 1, Stream::kToken); }, p},
   };
@@ -141,13 +142,13 @@ TEST(Rank, TakesOneAfterTheOtherOut) {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
     const Distribution all = Random(40, 2, seed);
     for (std::uint64_t position = 0; position < 200; ++position) {
-      const SeededChance chance(seed);
+      const SeededRandomSource random(seed);
       std::vector<int> ranked;
-      chance.Rank(all, position, Stream::kToken, 8, ranked);
+      random.Rank(all, position, Stream::kToken, 8, ranked);
       ASSERT_EQ(ranked.size(), 8u);
       Distribution left = all;
       for (const int token : ranked) {
-        ASSERT_EQ(chance.Pick(left, position, Stream::kToken), token);
+        ASSERT_EQ(random.Pick(left, position, Stream::kToken), token);
         const Distribution from = left;
         left.Clear();
         for (std::size_t i = 0; i < from.size(); ++i)
@@ -160,9 +161,9 @@ TEST(Rank, TakesOneAfterTheOtherOut) {
 TEST(Rank, GivesNoMoreThanThereAre) {
   const Distribution three = Random(3, 1, 1);
   std::vector<int> ranked = {7};
-  SeededChance(1).Rank(three, 0, Stream::kToken, 9, ranked);
+  SeededRandomSource(1).Rank(three, 0, Stream::kToken, 9, ranked);
   EXPECT_EQ(ranked.size(), 3u);
-  SeededChance(1).Rank(three, 0, Stream::kToken, 0, ranked);
+  SeededRandomSource(1).Rank(three, 0, Stream::kToken, 0, ranked);
   EXPECT_TRUE(ranked.empty());
 }
 
@@ -197,8 +198,8 @@ TEST(Pick, OfALargeVocabularyIsTheFormulas) {
     for (std::size_t i = d.size(); i-- > 0;) reversed.Add(d.tokens[i], d.weights[i]);
     for (std::uint64_t position = 0; position < 40; ++position) {
       const int token = SlowPick(d, 11, position, Stream::kCorrection);
-      EXPECT_EQ(SeededChance(11).Pick(d, position, Stream::kCorrection), token);
-      EXPECT_EQ(SeededChance(11).Pick(reversed, position, Stream::kCorrection), token);
+      EXPECT_EQ(SeededRandomSource(11).Pick(d, position, Stream::kCorrection), token);
+      EXPECT_EQ(SeededRandomSource(11).Pick(reversed, position, Stream::kCorrection), token);
     }
   }
 }
@@ -220,8 +221,8 @@ TEST(Coupling, TheSameTokenComesAsOftenAsTheFormulaSays) {
     for (const int token : p.tokens) sum += SameTokenIs(p, q, token);
     EXPECT_NEAR(same, sum, 1e-12);
     const auto counts = Counts(draws, 2, [&](std::uint64_t i) {
-      const SeededChance chance(i);
-      return chance.Pick(p, 2, Stream::kToken) == chance.Pick(q, 2, Stream::kToken) ? 0 : 1;
+      const SeededRandomSource random(i);
+      return random.Pick(p, 2, Stream::kToken) == random.Pick(q, 2, Stream::kToken) ? 0 : 1;
     });
     EXPECT_TRUE(ChiSquare(counts, {same, 1 - same}).passes()) << counts[0] << " of " << draws;
   }

@@ -77,7 +77,8 @@ TEST(Sampler, NucleusOfALargeVocabularyEqualsAFullSort) {
   // Computed once; it need not be sorted again for each draw.
   const Distribution& distribution = sampler.Compute(logits);
   for (int i = 0; i < 40000; ++i)
-    seen[sampler.chance().Pick(distribution, static_cast<std::uint64_t>(i), Stream::kToken)] = true;
+    seen[sampler.random_source().Pick(distribution, static_cast<std::uint64_t>(i),
+                                      Stream::kToken)] = true;
   EXPECT_EQ(distribution.size(), nucleus.size());
   for (const auto& [token, unused] : seen) EXPECT_TRUE(nucleus.contains(token)) << token;
   EXPECT_GT(seen.size(), nucleus.size() * 9 / 10);
@@ -108,7 +109,7 @@ TEST(Sampler, DrawsDependOnSeedAndPositionAlone) {
   Distribution d;
   for (int token = 0; token < 1000; ++token) d.Add(token, 1);
   const auto pick = [&](std::uint64_t seed, std::uint64_t position, Stream stream) {
-    return SeededChance(seed).Pick(d, position, stream);
+    return SeededRandomSource(seed).Pick(d, position, stream);
   };
   const int token = pick(7, 3, Stream::kToken);
   EXPECT_EQ(pick(7, 3, Stream::kToken), token);

@@ -52,7 +52,7 @@ TEST(RequestQueue, NobodyIsKeptOutByOneTenant) {
   job.request.tenant = "carol";
   queue.Push(std::move(job), 20);
   EXPECT_FALSE(queue.Reserve(1, 20, "carol").ok());
-  EXPECT_TRUE(queue.Take(1).has_value());
+  EXPECT_TRUE(queue.Pop(1).has_value());
   EXPECT_TRUE(queue.Reserve(1, 20, "carol").ok());
 }
 
@@ -65,8 +65,8 @@ TEST(RequestQueue, TakesByNumber) {
   std::vector<std::uint64_t> numbers;
   queue.ForEach([&](const Job& job) { numbers.push_back(job.number); });
   EXPECT_EQ(numbers, (std::vector<std::uint64_t>{1, 2, 3}));
-  EXPECT_EQ(queue.Take(2)->request.prompt.size(), 2U);
-  EXPECT_FALSE(queue.Take(2).has_value());
+  EXPECT_EQ(queue.Pop(2)->request.prompt.size(), 2U);
+  EXPECT_FALSE(queue.Pop(2).has_value());
   EXPECT_EQ(queue.counts().tokens, 4);
   EXPECT_EQ(queue.counts().places(), 2);
 }
@@ -76,11 +76,11 @@ TEST(RequestQueue, ACancelledRequestEndsAtOnceWithItsCause) {
   ASSERT_TRUE(queue.Reserve(1, 3).ok());
   Job job = MakeJob(3);
   const auto channel = job.channel;
-  channel->SetOnRoom([&queue, self = channel.get()] { queue.OnNews(*self); });
+  channel->SetOnRoom([&queue, self = channel.get()] { queue.NotifyScheduler(*self); });
   queue.Push(std::move(job), 3);
   channel->Cancel(CancelCause::kApi);
   TokenChannel::Update update;
-  ASSERT_TRUE(channel->Take(update));
+  ASSERT_TRUE(channel->TakeUpdate(update));
   EXPECT_EQ(update.reason, FinishReason::kCancelled);
   EXPECT_EQ(update.usage.cause, CancelCause::kApi);
   EXPECT_EQ(update.usage.phase, Phase::kQueued);
@@ -101,7 +101,7 @@ TEST(RequestQueue, ALateRequestEndsWithItsDeadline) {
   queue.ExpireLate(SteadyClock::now() + milliseconds(5));
   EXPECT_EQ(queue.counts().places(), 1);
   TokenChannel::Update update;
-  ASSERT_TRUE(channel->Take(update));
+  ASSERT_TRUE(channel->TakeUpdate(update));
   EXPECT_EQ(update.reason, FinishReason::kError);
   EXPECT_EQ(update.error.code(), StatusCode::kDeadlineExceeded);
   EXPECT_NE(update.error.message().find("in the queue"), std::string::npos);
@@ -112,7 +112,7 @@ TEST(RequestQueue, WaitSeesWhatCameBefore) {
   ASSERT_TRUE(queue.Reserve(1, 1).ok());
   queue.Push(MakeJob(1), 1);
   queue.Wait({});  // returns, since there is news
-  EXPECT_TRUE(queue.TakeNews());
+  EXPECT_TRUE(queue.TakeNotification());
   std::thread closer([&] { queue.Close(); });
   queue.Wait({});
   closer.join();

@@ -84,7 +84,7 @@ TEST(Scheduler, AReaderThatReadsAgainGetsTheSameText) {
   while (!update.finished) {
     EXPECT_TRUE(
         Eventually([&] { return engine->Stats().paused == 1 || engine->Stats().running == 0; }));
-    channel->WaitAndTake(update);
+    channel->WaitForUpdate(update);
     text += update.text;
   }
   EXPECT_EQ(text, expected);
@@ -96,7 +96,7 @@ TEST(Scheduler, CancelsBetweenTurns) {
   std::vector<Channel> channels;
   for (std::uint64_t i = 0; i < 5; ++i) channels.push_back(*engine->Submit(Story(i, 400)));
   TokenChannel::Update update;
-  for (const Channel& channel : channels) channel->WaitAndTake(update);  // all have begun
+  for (const Channel& channel : channels) channel->WaitForUpdate(update);  // all have begun
   for (std::size_t i = 1; i < 5; ++i) channels[i]->Cancel(CancelCause::kApi);
   for (std::size_t i = 1; i < 5; ++i) {
     const auto end = End(*channels[i]);
@@ -166,7 +166,7 @@ TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
   std::vector<Channel> crowd;
   for (std::uint64_t i = 0; i < 12; ++i) crowd.push_back(*engine->Submit(of("crowd", i)));
   TokenChannel::Update update;
-  for (const Channel& channel : crowd) channel->WaitAndTake(update);
+  for (const Channel& channel : crowd) channel->WaitForUpdate(update);
   const auto other = End(**engine->Submit(of("other", 99)));
   EXPECT_EQ(other.text, alone);
   EXPECT_EQ(other.usage.preemptions, 0);

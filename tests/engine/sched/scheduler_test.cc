@@ -84,7 +84,7 @@ int TokensBeforeAShortOne(Engine& engine) {
   std::vector<Channel> longs;
   for (std::uint64_t i = 0; i < 3; ++i) longs.push_back(*engine.Submit(Story(i, 400)));
   TokenChannel::Update update;
-  for (const Channel& channel : longs) channel->WaitAndTake(update);
+  for (const Channel& channel : longs) channel->WaitForUpdate(update);
   const auto short_end = End(**engine.Submit(Story(9, 4)));
   const auto first = short_end.times.front();
   int tokens = 0;

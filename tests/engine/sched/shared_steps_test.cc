@@ -17,7 +17,7 @@ TEST(SharedSteps, OthersHaveTurnsBesideThem) {
     std::vector<Channel> sharers;
     for (std::uint64_t i = 0; i < 3; ++i) sharers.push_back(*engine->Submit(Story(i, 400)));
     TokenChannel::Update update;
-    for (const Channel& channel : sharers) channel->WaitAndTake(update);
+    for (const Channel& channel : sharers) channel->WaitForUpdate(update);
     const auto end = End(**engine->Submit(std::move(other)));
     EXPECT_EQ(end.reason, FinishReason::kLength);
     bool before = true;

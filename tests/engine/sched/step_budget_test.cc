@@ -17,32 +17,32 @@ void Teach(StepBudget& budget) {
 
 TEST(StepBudget, PromptsFillWhatTheTargetLeaves) {
   StepBudget budget(0.010);
-  EXPECT_EQ(budget.ReadTokens(8, 500, 64), 64);  // no measurements yet
+  EXPECT_EQ(budget.PrefillTokens(8, 500, 64), 64);  // no measurements yet
   Teach(budget);
-  EXPECT_NEAR(budget.ReadTokens(8, 500, 64), 8, 1);  // 8 ms without prefill leave 2
-  EXPECT_NEAR(budget.ReadTokens(2, 500, 64), 20, 1);
-  EXPECT_EQ(budget.ReadTokens(0, 500, 64), 64);  // no answer waits for the step
-  EXPECT_NEAR(budget.ReadTokens(10, 500, 64), 4, 1);
-  EXPECT_EQ(budget.ReadTokens(16, 500, 64), 8);  // a minimum, though the target is exceeded
-  EXPECT_EQ(budget.ReadTokens(16, 500, 4), 4);
+  EXPECT_NEAR(budget.PrefillTokens(8, 500, 64), 8, 1);  // 8 ms without prefill leave 2
+  EXPECT_NEAR(budget.PrefillTokens(2, 500, 64), 20, 1);
+  EXPECT_EQ(budget.PrefillTokens(0, 500, 64), 64);  // no answer waits for the step
+  EXPECT_NEAR(budget.PrefillTokens(10, 500, 64), 4, 1);
+  EXPECT_EQ(budget.PrefillTokens(16, 500, 64), 8);  // a minimum, though the target is exceeded
+  EXPECT_EQ(budget.PrefillTokens(16, 500, 4), 4);
 }
 
 TEST(StepBudget, WithoutATargetItGrowsWithWhatWaits) {
   StepBudget budget(0);
   Teach(budget);
-  EXPECT_NEAR(budget.ReadTokens(8, 10, 64), 16, 1);     // half as long again
-  EXPECT_NEAR(budget.ReadTokens(8, 400, 64), 50, 1);    // an eighth of it
-  EXPECT_NEAR(budget.ReadTokens(8, 9000, 400), 96, 1);  // four times as long
+  EXPECT_NEAR(budget.PrefillTokens(8, 10, 64), 16, 1);     // half as long again
+  EXPECT_NEAR(budget.PrefillTokens(8, 400, 64), 50, 1);    // an eighth of it
+  EXPECT_NEAR(budget.PrefillTokens(8, 9000, 400), 96, 1);  // four times as long
 }
 
 TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
   StepBudget budget(0);
-  EXPECT_EQ(budget.Answers(2, 16), 16);  // no measurements yet
+  EXPECT_EQ(budget.AnswersMax(2, 16), 16);  // no measurements yet
   Teach(budget);
-  EXPECT_EQ(budget.Answers(1, 16), 16);
-  EXPECT_EQ(budget.Answers(3, 16), 4);  // a step of 6 ms
-  EXPECT_EQ(budget.Answers(2, 16), 2);  // at least one of each
-  EXPECT_EQ(budget.Answers(6, 16), 16);
+  EXPECT_EQ(budget.AnswersMax(1, 16), 16);
+  EXPECT_EQ(budget.AnswersMax(3, 16), 4);  // a step of 6 ms
+  EXPECT_EQ(budget.AnswersMax(2, 16), 2);  // at least one of each
+  EXPECT_EQ(budget.AnswersMax(6, 16), 16);
 }
 
 TEST(StepBudget, SharingThatDoesNotPayIsTriedAgain) {

@@ -40,7 +40,7 @@ inline Request Story(std::uint64_t seed, int max_tokens) {
 inline TokenChannel::Update End(TokenChannel& channel) {
   TokenChannel::Update update, all;
   while (!all.finished) {
-    channel.WaitAndTake(update);
+    channel.WaitForUpdate(update);
     all.text += update.text;
     all.tokens.insert(all.tokens.end(), update.tokens.begin(), update.tokens.end());
     all.times.insert(all.times.end(), update.times.begin(), update.times.end());

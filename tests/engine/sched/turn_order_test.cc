@@ -16,7 +16,7 @@ std::vector<std::size_t> Play(TurnOrder& order, std::vector<Candidate>& requests
   for (std::uint64_t turn = 1000; turn < 1000 + static_cast<std::uint64_t>(turns); ++turn) {
     order.Update(requests);
     const std::size_t next = order.Next(requests);
-    order.Took(requests[next].tenant, 10, !requests[next].begun);
+    order.AddServedTokens(requests[next].tenant, 10, !requests[next].begun);
     requests[next].begun = true;
     requests[next].since = turn;
     played.push_back(next);
@@ -78,13 +78,13 @@ TEST(TurnOrder, ATurnIsKeptAgainstLowerPrioritiesAndTenantsThatHadMore) {
   const Candidate same{.priority = 0, .tenant = "a", .begun = true, .since = 0};
   const Candidate other{.priority = 0, .tenant = "b", .begun = true, .since = 0};
   order.Update(std::vector<Candidate>{mine, low, same, other});
-  EXPECT_TRUE(order.Stays(mine, low));
-  EXPECT_FALSE(order.Stays(mine, same));
-  EXPECT_FALSE(order.Stays(mine, other));
-  order.Took("b", 10, false);
-  EXPECT_TRUE(order.Stays(mine, other));
-  order.Took("a", 20, false);
-  EXPECT_FALSE(order.Stays(mine, other));
+  EXPECT_TRUE(order.KeepsTurn(mine, low));
+  EXPECT_FALSE(order.KeepsTurn(mine, same));
+  EXPECT_FALSE(order.KeepsTurn(mine, other));
+  order.AddServedTokens("b", 10, false);
+  EXPECT_TRUE(order.KeepsTurn(mine, other));
+  order.AddServedTokens("a", 20, false);
+  EXPECT_FALSE(order.KeepsTurn(mine, other));
 }
 
 }  // namespace

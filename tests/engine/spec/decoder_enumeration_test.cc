@@ -12,7 +12,7 @@
 namespace thermocline::spec {
 namespace {
 
-using sampling::Chance;
+using sampling::RandomSource;
 
 class ToyTarget final : public Target {
  public:
@@ -42,9 +42,9 @@ class ToyTarget final : public Target {
 };
 
 // Forwards to the current run's random source.
-class PresentChance final : public Chance {
+class CurrentRandomSource final : public RandomSource {
  public:
-  const Chance* now = nullptr;
+  const RandomSource* now = nullptr;
   int Pick(const sampling::Distribution& from, std::uint64_t position,
            sampling::Stream stream) const override {
     return now->Pick(from, position, stream);
@@ -61,21 +61,21 @@ class PresentChance final : public Chance {
 // Draws like all sources that have logits.
 class ToySource final : public DraftSource {
  public:
-  ToySource(const Toy& toy, Acceptance acceptance, std::size_t reach, const Chance& chance)
-      : toy_(toy), drawer_(toy.vocab_size, capacity()), acceptance_(acceptance), reach_(reach) {
-    drawer_.SetChance(&chance);
+  ToySource(const Toy& toy, Acceptance acceptance, std::size_t reach, const RandomSource& random)
+      : toy_(toy), proposals_(toy.vocab_size, capacity()), acceptance_(acceptance), reach_(reach) {
+    proposals_.SetRandomSource(&random);
   }
   const char* name() const override { return "toy"; }
   void Begin(std::span<const int> prompt, const SamplingParams& params) override {
-    drawer_.Begin(prompt, params, 2, acceptance_ == Acceptance::kRejection);
+    proposals_.Begin(prompt, params, 2, acceptance_ == Acceptance::kRejection);
   }
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override {
     Tokens ahead(sequence.begin(), sequence.end());
     for (int i = 0; i < draft.size; ++i) ahead.push_back(draft[i].token);
     while (draft.size < kProposalsMax && ahead.size() <= reach_ && more(draft)) {
-      drawer_.Follow(std::span<const int>(ahead).subspan(kToyPrompt.size()));
+      proposals_.Accept(std::span<const int>(ahead).subspan(kToyPrompt.size()));
       Proposal& proposal = draft[draft.size++];
-      drawer_.Draw(toy_.Draft(ahead), static_cast<int>(ahead.size()), proposal);
+      proposals_.Draw(toy_.Draft(ahead), static_cast<int>(ahead.size()), proposal);
       ahead.push_back(proposal.token);
     }
     return OkStatus();
@@ -85,7 +85,7 @@ class ToySource final : public DraftSource {
 
  private:
   const Toy& toy_;
-  Drawer drawer_;
+  ProposalSampler proposals_;
   const Acceptance acceptance_;
   const std::size_t reach_;
 };
@@ -116,9 +116,9 @@ class ToyDecoder {
       : case_(c),
         sampler_(c.toy.vocab_size, 64),
         target_(case_.toy),
-        source_(case_.toy, c.acceptance, c.reach, chance_),
+        source_(case_.toy, c.acceptance, c.reach, random_),
         beside_toy_(BesideOf(c)),
-        beside_(beside_toy_, c.acceptance, c.reach, chance_),
+        beside_(beside_toy_, c.acceptance, c.reach, random_),
         controller_({.fixed = c.fixed, .parallel = true}),
         decoder_({.target = target_,
                   .sampler = sampler_,
@@ -127,10 +127,10 @@ class ToyDecoder {
                   .beside = c.beside.has_value() ? &beside_ : nullptr,
                   .controller = &controller_,
                   .acceptance = c.acceptance,
-                  .chance = &chance_}) {}
+                  .random_source = &random_}) {}
 
-  Tokens Decode(const Chance& chance) {
-    chance_.now = &chance;
+  Tokens Decode(const RandomSource& random) {
+    random_.now = &random;
     target_.Begin();
     sampler_.Begin(case_.params, kToyPrompt);
     decoder_.Begin(kToyPrompt, case_.mode, case_.draft);
@@ -150,7 +150,7 @@ class ToyDecoder {
 
  private:
   const Case case_;
-  PresentChance chance_;
+  CurrentRandomSource random_;
   sampling::Sampler sampler_;
   ToyTarget target_;
   ToySource source_;
@@ -162,14 +162,14 @@ class ToyDecoder {
 
 void ExpectTheTargetsDistribution(Case c) {
   const Outcomes plain = Enumerate(
-      [&c](const Chance& chance) { return PlainToyText(c.toy, c.params, c.length, chance); });
+      [&c](const RandomSource& random) { return PlainToyText(c.toy, c.params, c.length, random); });
   for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
     c.acceptance = acceptance;
     int runs = 0;
     ToyDecoder decoder(c);
-    const Outcomes drafted = Enumerate([&](const Chance& chance) {
+    const Outcomes drafted = Enumerate([&](const RandomSource& random) {
       ++runs;
-      const Tokens text = decoder.Decode(chance);
+      const Tokens text = decoder.Decode(random);
       EXPECT_GE(decoder.usage().draft_tokens, decoder.usage().accepted_tokens);
       return text;
     });
@@ -245,12 +245,12 @@ TEST(DecoderEnumeration, ModesAgreeOnEverySeed) {
         c.fixed = mode == SpecMode::kExhaustive;
         ToyDecoder other(c);
         for (std::uint64_t seed = 0; seed < 60; ++seed) {
-          const sampling::SeededChance chance(seed);
-          const Tokens text = first.Decode(chance);
+          const sampling::SeededRandomSource random(seed);
+          const Tokens text = first.Decode(random);
           if (acceptance == Acceptance::kSameText) {
-            EXPECT_EQ(text, PlainToyText(c.toy, c.params, c.length, chance));
+            EXPECT_EQ(text, PlainToyText(c.toy, c.params, c.length, random));
           }
-          EXPECT_EQ(other.Decode(chance), text) << SpecModeName(mode) << " " << seed;
+          EXPECT_EQ(other.Decode(random), text) << SpecModeName(mode) << " " << seed;
           hits += other.usage().branch_hits;
         }
       }

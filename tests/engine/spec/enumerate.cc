@@ -15,9 +15,9 @@ using Variable = std::pair<std::uint64_t, sampling::Stream>;
 using Box = std::map<Variable, Interval>;  // missing variables have all of [0, 1)
 
 // The random source of one run: a box that shrinks, and the pieces cut from it.
-class BoxChance final : public sampling::Chance {
+class BoxRandomSource final : public sampling::RandomSource {
  public:
-  BoxChance(Box box, std::vector<Box>& waiting) : box_(std::move(box)), waiting_(waiting) {}
+  BoxRandomSource(Box box, std::vector<Box>& waiting) : box_(std::move(box)), waiting_(waiting) {}
 
   int Pick(const sampling::Distribution& from, std::uint64_t position,
            sampling::Stream stream) const override {
@@ -88,15 +88,15 @@ class BoxChance final : public sampling::Chance {
 
 }  // namespace
 
-Outcomes Enumerate(const std::function<Tokens(const sampling::Chance&)>& decode) {
+Outcomes Enumerate(const std::function<Tokens(const sampling::RandomSource&)>& decode) {
   Outcomes outcomes;
   std::vector<Box> waiting = {{}};
   while (!waiting.empty()) {
     Box box = std::move(waiting.back());
     waiting.pop_back();
-    const BoxChance chance(std::move(box), waiting);
-    const Tokens tokens = decode(chance);
-    outcomes[tokens] += chance.Volume();
+    const BoxRandomSource random(std::move(box), waiting);
+    const Tokens tokens = decode(random);
+    outcomes[tokens] += random.Volume();
   }
   return outcomes;
 }

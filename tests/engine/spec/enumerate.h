@@ -26,7 +26,7 @@ using Outcomes = std::map<Tokens, long double>;
 
 // Runs `decode` until its outcomes are complete. It must draw everything from the given random
 // source, which must not be used after it returns. The same answers must give the same tokens.
-Outcomes Enumerate(const std::function<Tokens(const sampling::Chance&)>& decode);
+Outcomes Enumerate(const std::function<Tokens(const sampling::RandomSource&)>& decode);
 
 // The largest difference between two probabilities of a sequence, with the sequence.
 std::pair<long double, Tokens> Difference(const Outcomes& a, const Outcomes& b);

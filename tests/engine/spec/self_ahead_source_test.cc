@@ -21,7 +21,7 @@ load::LoadOptions Options(kernels::KvType type, SpecMode mode = SpecMode::kBranc
   options.model.threads = 2;
   options.model.kv_type = type;
   options.model.ffn.modes = "exact";
-  AskOfTarget(Self(mode), options);
+  AddDraftNeeds(Self(mode), options);
   return options;
 }
 
@@ -115,7 +115,7 @@ TEST(SelfAheadSource, DraftsAsTheWaitingTargetWould) {
       const std::vector<int> sequence = Sequence(length);
       both.Begin();
       both.Read(sequence);
-      both.beside()->TargetRests(sequence);
+      both.beside()->OnTargetIdle(sequence);
       const Draft expected = both.Waiting(sequence, 8);
       // The target continues with other tokens, in its current block and in the next.
       std::vector<int> other = sequence;
@@ -127,7 +127,7 @@ TEST(SelfAheadSource, DraftsAsTheWaitingTargetWould) {
       std::vector<int> further = sequence;
       for (const int token : {700, 701, 702}) further.push_back(token);
       both.Read(further);
-      both.beside()->TargetRests(further);
+      both.beside()->OnTargetIdle(further);
       ExpectSame(both.Beside(further, 8), both.Waiting(further, 8), where + " and three");
     }
   }
@@ -152,7 +152,7 @@ TEST(SelfAheadSource, DraftsEveryBranchTogetherAsAlone) {
       alone.push_back(token);
       expected.push_back(both.Waiting(alone, 6));
     }
-    both.beside()->TargetRests(sequence);
+    both.beside()->OnTargetIdle(sequence);
     ASSERT_TRUE(
         both.beside()->ProposeEach(drafted, paths, [](int depth) { return depth < 6; }).ok());
     for (std::size_t i = 0; i < drafts.size(); ++i)
@@ -166,7 +166,7 @@ TEST(SelfAheadSource, TakesNoMoreBlocksThanItHas) {
   const std::vector<int> sequence = Sequence(64 + 63);  // a block that is nearly full
   both.Begin();
   both.Read(sequence);
-  both.beside()->TargetRests(sequence);
+  both.beside()->OnTargetIdle(sequence);
   std::vector<int> drafted = sequence;
   for (int i = 0; i < kDraftTokensMax; ++i) drafted.push_back(500 + i);
   std::vector<Draft> drafts(static_cast<std::size_t>(both.beside()->paths_max()));

@@ -35,7 +35,7 @@ Result<TokenChannel::Update> Ask(Engine& engine, const Request& request) {
   ASSIGN_OR_RETURN(const auto channel, engine.Submit(request));
   TokenChannel::Update update, all;
   while (!update.finished) {
-    channel->WaitAndTake(update);
+    channel->WaitForUpdate(update);
     all.tokens.insert(all.tokens.end(), update.tokens.begin(), update.tokens.end());
   }
   all.usage = update.usage;
@@ -168,9 +168,9 @@ TEST(SelfAhead, CancellingWhileBothWorkLeavesNothingBehind) {
     TokenChannel::Update update;
     for (int seen = 0; seen < 7 * i && !update.finished;
          seen += static_cast<int>(update.tokens.size()))
-      channel->WaitAndTake(update);
+      channel->WaitForUpdate(update);
     channel->Cancel();
-    while (!update.finished) channel->WaitAndTake(update);
+    while (!update.finished) channel->WaitForUpdate(update);
     EXPECT_TRUE(update.reason == FinishReason::kCancelled ||
                 update.reason == FinishReason::kLength);
   }

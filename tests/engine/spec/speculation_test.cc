@@ -61,7 +61,7 @@ Answer Ask(Engine& engine, const Request& request) {
   Answer out{};
   TokenChannel::Update update;
   while (!update.finished) {
-    (*channel)->WaitAndTake(update);
+    (*channel)->WaitForUpdate(update);
     out.tokens.insert(out.tokens.end(), update.tokens.begin(), update.tokens.end());
     out.text += update.text;
   }
@@ -259,9 +259,9 @@ TEST(Speculation, CancellingWhileBothSidesWorkLeavesNothingBehind) {
     const auto channel = *engine->Submit(request);
     TokenChannel::Update update;
     for (int seen = 0; seen < i && !update.finished; seen += static_cast<int>(update.tokens.size()))
-      channel->WaitAndTake(update);
+      channel->WaitForUpdate(update);
     channel->Cancel();
-    while (!update.finished) channel->WaitAndTake(update);
+    while (!update.finished) channel->WaitForUpdate(update);
     EXPECT_TRUE(update.reason == FinishReason::kCancelled ||
                 update.reason == FinishReason::kLength);
   }

@@ -15,7 +15,7 @@ namespace thermocline::spec {
 namespace {
 
 using sampling::Distribution;
-using sampling::SeededChance;
+using sampling::SeededRandomSource;
 using sampling::Stream;
 using Tokens = std::vector<int>;
 
@@ -80,7 +80,7 @@ Text Story(Pair& pair, const std::string& about, std::uint64_t seed) {
   Distribution next = pair.target.Behind(out.tokens, 0).back();
   while (out.tokens.size() < kContext - 1) {
     const auto position = out.tokens.size();
-    const int token = SeededChance(seed).Pick(next, position, Stream::kToken);
+    const int token = SeededRandomSource(seed).Pick(next, position, Stream::kToken);
     if (pair.target.tokenizer().IsStop(token)) break;
     out.tokens.push_back(token);
     next = pair.target.Behind({token}, static_cast<int>(position)).back();
@@ -138,9 +138,9 @@ Drawn Draw(const Distribution& p, const Distribution& q, Acceptance acceptance, 
   Proposal proposal{.distribution = q};
   Distribution scratch;
   for (int seed = 0; seed < draws; ++seed) {
-    const SeededChance chance(static_cast<std::uint64_t>(seed));
-    proposal.token = chance.Pick(q, 31, Stream::kToken);
-    const Verdict verdict = Judge(p, proposal, acceptance, chance, 31, scratch);
+    const SeededRandomSource random(static_cast<std::uint64_t>(seed));
+    proposal.token = random.Pick(q, 31, Stream::kToken);
+    const Verdict verdict = VerifyProposal(p, proposal, acceptance, random, 31, scratch);
     ++out.counts[cell.contains(verdict.token) ? cell[verdict.token] : p.size()];
     ++out.decisions[verdict.accepted ? 0 : 1];
   }
@@ -208,7 +208,7 @@ Accepted AcceptedOf8(Pair& pair, const Tokens& tokens, std::size_t begin) {
   std::vector<Distribution> draft;
   for (std::size_t at = begin; at < begin + 8; ++at) {
     draft.push_back(pair.draft.Behind({fed.back()}, static_cast<int>(at) - 1).back());
-    fed.push_back(SeededChance(begin).Pick(draft.back(), at, Stream::kToken));
+    fed.push_back(SeededRandomSource(begin).Pick(draft.back(), at, Stream::kToken));
   }
   const auto target = pair.target.Behind(fed, static_cast<int>(begin) - 1);
   Accepted mean, all{1, 1};  // all: the probability that all so far are accepted

@@ -78,12 +78,12 @@ inline Tokens ToyTextOf(const Tokens& sequence) {
 
 // Plain decoding of the target.
 inline Tokens PlainToyText(const Toy& toy, const SamplingParams& params, std::size_t length,
-                           const sampling::Chance& chance) {
+                           const sampling::RandomSource& random) {
   sampling::Sampler sampler(toy.vocab_size, 16);
   sampler.Begin(params, kToyPrompt);
   Tokens sequence = kToyPrompt;
   while (!ToyEnded(sequence, length)) {
-    sequence.push_back(Choose(sampler.Compute(toy.Target(sequence)), chance, sequence.size()));
+    sequence.push_back(DrawToken(sampler.Compute(toy.Target(sequence)), random, sequence.size()));
     sampler.Accept(sequence.back());
   }
   return ToyTextOf(sequence);

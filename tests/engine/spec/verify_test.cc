@@ -9,19 +9,19 @@
 namespace thermocline::spec {
 namespace {
 
-using sampling::Chance;
 using sampling::Distribution;
+using sampling::RandomSource;
 using sampling::Sampler;
 using sampling::Stream;
 
-using Rule = std::function<Verdict(const Distribution& target, const Proposal&, const Chance&,
+using Rule = std::function<Verdict(const Distribution& target, const Proposal&, const RandomSource&,
                                    std::uint64_t position)>;
 
 Rule RuleOf(Acceptance acceptance) {
-  return [acceptance](const Distribution& target, const Proposal& proposal, const Chance& chance,
-                      std::uint64_t position) {
+  return [acceptance](const Distribution& target, const Proposal& proposal,
+                      const RandomSource& random, std::uint64_t position) {
     Distribution scratch;
-    return Judge(target, proposal, acceptance, chance, position, scratch);
+    return VerifyProposal(target, proposal, acceptance, random, position, scratch);
   };
 }
 
@@ -44,14 +44,14 @@ class ToyText {
   }
   // The draft's next `count` tokens. `drawn`: with their distributions; else arbitrary guesses.
   // `sure`: the draft ends after a token whose probability is not above this.
-  std::vector<Proposal> Propose(int count, bool drawn, double sure, const Chance& chance) {
+  std::vector<Proposal> Propose(int count, bool drawn, double sure, const RandomSource& random) {
     std::vector<Proposal> out;
     Tokens ahead = sequence_;
     for (int i = 0; i < count; ++i) {
       Proposal proposal;
       const Distribution& q = draft_.Compute(toy_.Draft(ahead));
       if (drawn) proposal.distribution = q;
-      proposal.token = drawn ? chance.Pick(q, ahead.size(), Stream::kToken)
+      proposal.token = drawn ? random.Pick(q, ahead.size(), Stream::kToken)
                              : static_cast<int>(ahead.size() * 3 + toy_.seed) % toy_.vocab_size;
       draft_.Accept(proposal.token);
       ahead.push_back(proposal.token);
@@ -81,28 +81,28 @@ struct Case {
 
 Outcomes Plain(const Case& c) {
   return Enumerate(
-      [&c](const Chance& chance) { return PlainToyText(c.toy, c.params, c.length, chance); });
+      [&c](const RandomSource& random) { return PlainToyText(c.toy, c.params, c.length, random); });
 }
 
-Tokens DraftThenVerify(const Case& c, const Rule& rule, const Chance& chance) {
+Tokens DraftThenVerify(const Case& c, const Rule& rule, const RandomSource& random) {
   ToyText text(c.toy, c.params, c.length);
   int count = c.draft;
   while (!text.ended()) {
     bool accepted = true;
-    for (const Proposal& proposal : text.Propose(count, c.drawn, c.sure, chance)) {
-      const Verdict verdict = rule(text.Target(), proposal, chance, text.position());
+    for (const Proposal& proposal : text.Propose(count, c.drawn, c.sure, random)) {
+      const Verdict verdict = rule(text.Target(), proposal, random, text.position());
       text.Push(verdict.token);
       accepted = verdict.accepted;
       if (!accepted || text.ended()) break;
     }
-    if (accepted && !text.ended()) text.Push(Choose(text.Target(), chance, text.position()));
+    if (accepted && !text.ended()) text.Push(DrawToken(text.Target(), random, text.position()));
     if (c.adapts) count = accepted ? std::min(count + 1, 3) : std::max(count - 1, 0);
   }
   return text.text();
 }
 
 Outcomes Speculative(const Case& c, const Rule& rule) {
-  return Enumerate([&](const Chance& chance) { return DraftThenVerify(c, rule, chance); });
+  return Enumerate([&](const RandomSource& random) { return DraftThenVerify(c, rule, random); });
 }
 
 void ExpectTheTargetsDistribution(const Case& c, const std::string& what) {
@@ -173,10 +173,10 @@ TEST(Verify, GivesTheTargetsDistributionToOtherShapes) {
 TEST(Verify, WrongRulesAreFound) {
   const Rule right = RuleOf(Acceptance::kRejection);
   const auto judged = [](bool residual_left_out, Stream correction) -> Rule {
-    return [=](const Distribution& target, const Proposal& x, const Chance& chance,
+    return [=](const Distribution& target, const Proposal& x, const RandomSource& random,
                std::uint64_t position) -> Verdict {
       const double p = target.Probability(x.token), q = x.distribution.Probability(x.token);
-      if (chance.Accept(std::min(1.0, p / q), position)) return {true, x.token};
+      if (random.Accept(std::min(1.0, p / q), position)) return {true, x.token};
       Distribution from;
       for (std::size_t i = 0; i < target.size(); ++i) {
         const int token = target.tokens[i];
@@ -184,20 +184,20 @@ TEST(Verify, WrongRulesAreFound) {
             target.Probability(token) - (residual_left_out ? 0 : x.distribution.Probability(token));
         if (left > 0) from.Add(token, left);
       }
-      return {false, chance.Pick(from, position, correction)};
+      return {false, random.Pick(from, position, correction)};
     };
   };
   // Skipping the judgment of unlikely proposals makes it depend on the drawn token, as a draft
   // would that ends at an unlikely token and drops it.
   const auto choosy = [](Acceptance acceptance) -> Rule {
-    return [acceptance](const Distribution& target, const Proposal& x, const Chance& chance,
+    return [acceptance](const Distribution& target, const Proposal& x, const RandomSource& random,
                         std::uint64_t position) -> Verdict {
       if (x.distribution.Probability(x.token) > 0.3)
-        return RuleOf(acceptance)(target, x, chance, position);
-      return {false, Choose(target, chance, position)};
+        return RuleOf(acceptance)(target, x, random, position);
+      return {false, DrawToken(target, random, position)};
     };
   };
-  const Rule believing = [](const Distribution&, const Proposal& x, const Chance&,
+  const Rule believing = [](const Distribution&, const Proposal& x, const RandomSource&,
                             std::uint64_t) -> Verdict {
     return {true, x.token};
   };
@@ -222,9 +222,9 @@ TEST(Verify, SameTextGivesPlainDecodingsTokens) {
   for (const ToyPair pair : kToyPairs) {
     const Case c{.toy = {.vocab_size = 8, .pair = pair}, .length = 8, .draft = 3, .adapts = true};
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const sampling::SeededChance chance(seed);
-      EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), chance),
-                PlainToyText(c.toy, c.params, c.length, chance));
+      const sampling::SeededRandomSource random(seed);
+      EXPECT_EQ(DraftThenVerify(c, RuleOf(Acceptance::kSameText), random),
+                PlainToyText(c.toy, c.params, c.length, random));
     }
   }
 }
@@ -235,10 +235,10 @@ TEST(Verify, EqualDistributionsAreAccepted) {
   Proposal x{.distribution = {}};
   for (int token = 6; token >= 0; --token) x.distribution.Add(token, (0.1 + token) * 3);
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    const sampling::SeededChance chance(seed);
-    x.token = chance.Pick(x.distribution, 5, Stream::kToken);
+    const sampling::SeededRandomSource random(seed);
+    x.token = random.Pick(x.distribution, 5, Stream::kToken);
     for (const Acceptance acceptance : {Acceptance::kSameText, Acceptance::kRejection}) {
-      const Verdict verdict = Judge(p, x, acceptance, chance, 5, scratch);
+      const Verdict verdict = VerifyProposal(p, x, acceptance, random, 5, scratch);
       EXPECT_TRUE(verdict.accepted);
       EXPECT_EQ(verdict.token, x.token);
     }
@@ -258,9 +258,9 @@ TEST(Verify, ReservedScratchIsEnough) {
   const double* weights = scratch.weights.data();
   int refused = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const sampling::SeededChance chance(seed);
-    x.token = chance.Pick(x.distribution, 0, Stream::kToken);
-    refused += Judge(p, x, Acceptance::kRejection, chance, 0, scratch).accepted ? 0 : 1;
+    const sampling::SeededRandomSource random(seed);
+    x.token = random.Pick(x.distribution, 0, Stream::kToken);
+    refused += VerifyProposal(p, x, Acceptance::kRejection, random, 0, scratch).accepted ? 0 : 1;
   }
   EXPECT_GT(refused, 0);
   EXPECT_EQ(scratch.tokens.data(), tokens);
@@ -278,8 +278,8 @@ TEST(Verify, ATokenThatTheTargetDoesNotKeepNeverComes) {
     x.distribution.Add(2, 1);
     x.distribution.Add(9, 3 * share);
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const Verdict v =
-          Judge(p, x, Acceptance::kRejection, sampling::SeededChance(seed), 0, scratch);
+      const Verdict v = VerifyProposal(p, x, Acceptance::kRejection,
+                                       sampling::SeededRandomSource(seed), 0, scratch);
       EXPECT_FALSE(v.accepted);
       EXPECT_TRUE(v.token == 4 || v.token == 2);
     }

@@ -71,12 +71,12 @@ TEST_F(NeuronStoreTest, AFlippedBitIsReadOnceMore) {
   EXPECT_EQ(o.store->counters().crc_errors, 1);
 }
 
-// An error that Poke finds during other work ends the step that needs the neuron.
+// An error that Poll finds during other work ends the step that needs the neuron.
 TEST_F(NeuronStoreTest, AnErrorBetweenOtherWorkIsNotForgotten) {
   const Opened o = Open({.slots = 0});
   o.device->Inject({.kind = Fault::Kind::kError});
   o.store->Request(0, std::vector<int>{3}, {});
-  while (o.store->counters().io_errors < 3) o.store->Poke();
+  while (o.store->counters().io_errors < 3) o.store->Poll();
   o.device->Clear();
   EXPECT_EQ(o.store->Await().code(), StatusCode::kUnavailable);
   o.store->Abandon();

@@ -160,7 +160,7 @@ inline void RandomStep(
     ASSERT_TRUE(status.ok()) << status.message();
     check(l, needed);
     if (l + 1 < kLayers && random() % 8 == 0) store.ReadAllAhead(l + 1);
-    if (random() % 2 == 0) store.Poke();
+    if (random() % 2 == 0) store.Poll();
     check(l, needed);
     store.EndLayer(l);
   }

@@ -56,7 +56,7 @@ TEST_F(NeuronStoreTest, WhatIsReadAheadIsCountedAsUsefulOrWasted) {
   const auto come = [&] {  // all: none made room for the next
     return std::all_of(guess.begin(), guess.end(), [&](int n) { return o.store->Has(1, n); });
   };
-  for (int i = 0; i < 1'000'000 && !come(); ++i) o.store->Poke();
+  for (int i = 0; i < 1'000'000 && !come(); ++i) o.store->Poll();
   ASSERT_TRUE(come());
   o.store->Request(1, needed, {});
   ASSERT_TRUE(o.store->Await().ok());

@@ -100,9 +100,9 @@ TEST(OpenAiAnswerTest, AClientLeavesBehindItsChunks) {
   OpenAiAnswer answer(Request{.leave_after_chunks = 2}, 0, 0);
   answer.OnHeader(1, 200, kStream);
   answer.OnBody(2, kRole + Delta("a"));
-  EXPECT_FALSE(answer.wants_to_leave());
+  EXPECT_FALSE(answer.should_disconnect());
   answer.OnBody(3, Delta("b"));
-  EXPECT_TRUE(answer.wants_to_leave());
+  EXPECT_TRUE(answer.should_disconnect());
   EXPECT_EQ(answer.Finish(4, base::Cancelled("left")).outcome, Outcome::kCancelled);
 }
 

@@ -15,9 +15,9 @@ TEST(SloTest, TermsAreRead) {
   EXPECT_EQ((*slo)[1].measure, kItl);
   EXPECT_DOUBLE_EQ((*slo)[1].limit, 0.1);
   EXPECT_DOUBLE_EQ((*slo)[2].limit, 50e-6);
-  EXPECT_EQ((*slo)[3].what, SloTerm::What::kErrors);
+  EXPECT_EQ((*slo)[3].quantity, SloTerm::Quantity::kErrors);
   EXPECT_DOUBLE_EQ((*slo)[3].limit, 0.01);
-  EXPECT_EQ((*slo)[4].what, SloTerm::What::kGoodput);
+  EXPECT_EQ((*slo)[4].quantity, SloTerm::Quantity::kGoodput);
   EXPECT_FALSE((*slo)[4].below);
   EXPECT_TRUE(ParseSlo("")->empty());
 }
@@ -64,7 +64,7 @@ TEST(SloTest, VerdictsFollowTheMeasurements) {
   const Throughput throughput = ThroughputOf(figures, 10);
   const auto met = [&](const char* text) {
     const auto slo = ParseSlo(text);
-    return slo.ok() && (*slo)[0].Judge(figures, throughput).met;
+    return slo.ok() && (*slo)[0].Evaluate(figures, throughput).met;
   };
   EXPECT_TRUE(met("ttft:p95<0.96s"));
   EXPECT_FALSE(met("ttft:p95<0.95s"));
@@ -81,7 +81,7 @@ TEST(SloTest, WhatWasNotMeasuredIsMissed) {
   const Figures figures;
   const auto slo = ParseSlo("ttft:p95<1h,errors<100%");
   ASSERT_TRUE(slo.ok());
-  for (const SloTerm& term : *slo) EXPECT_FALSE(term.Judge(figures, {}).met);
+  for (const SloTerm& term : *slo) EXPECT_FALSE(term.Evaluate(figures, {}).met);
 }
 
 TEST(SloTest, AGoodRequestKeepsEveryLimit) {

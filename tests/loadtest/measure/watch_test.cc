@@ -47,9 +47,9 @@ TEST(MemoryWatchTest, ASlopeIsThatOfTheLine) {
 TEST(MemoryWatchTest, ReadingsAreBounded) {
   MemoryWatch watch;
   for (int i = 0; i < 100000; ++i) watch.Add(i, {.rss_bytes = 7, .swap_bytes = 0});
-  EXPECT_LE(watch.readings().size(), 4000u);
+  EXPECT_LE(watch.samples().size(), 4000u);
   EXPECT_NEAR(*watch.slope_bytes_per_hour(), 0, 1e-6);
-  EXPECT_GT(watch.readings().back().time, 90000);
+  EXPECT_GT(watch.samples().back().time, 90000);
 }
 
 TEST(MemoryWatchTest, AStatusFileIsRead) {

@@ -32,7 +32,7 @@ class StallingServer : public Client {
     timer_.cancel();
   }
   void SetClock(RunClock clock) override { clock_ = clock; }
-  const Pulse& pulse() const override { return pulse_; }
+  const ChunkCounter& chunk_counter() const override { return chunk_counter_; }
   std::optional<double> stall_end;
 
  private:
@@ -57,7 +57,7 @@ class StallingServer : public Client {
   asio::steady_timer timer_;
   const double service_s_, stall_at_, stall_s_;
   RunClock clock_;
-  Pulse pulse_;
+  ChunkCounter chunk_counter_;
   std::optional<Outcome> ended_as_;
   std::deque<std::pair<Answer, Done>> queue_;
 };

@@ -52,11 +52,11 @@ std::string AnswerOf(const KnownTemplate& known, const OutputFormat& format,
 
 std::vector<ToolCall> Parsed(const OutputFormat& format, const std::string& text,
                              std::size_t step) {
-  const auto reading = std::make_shared<const Reading>(
-      Reading{.format = std::make_shared<const OutputFormat>(format),
-              .calls = true,
-              .tools = {kWeather, kNow}});
-  OutputParser parser(reading);
+  const auto config = std::make_shared<const OutputParserConfig>(
+      OutputParserConfig{.format = std::make_shared<const OutputFormat>(format),
+                         .calls = true,
+                         .tools = {kWeather, kNow}});
+  OutputParser parser(config);
   std::vector<MessagePart> parts;
   for (std::size_t at = 0; at < text.size(); at += step) parser.Push(text.substr(at, step), parts);
   parser.Finish(false, parts);

@@ -58,7 +58,7 @@ class OutOfMemoryTest : public testing::Test {
   OutOfMemoryTest() {
     server::ServerConfig config;
     config.connections_max = 1;  // a place that is not returned shows
-    service_.emplace(*server::MakeLive(config));
+    service_.emplace(*server::MakeReloadableConfig(config));
     tcp::acceptor door(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     address_ = door.local_endpoint();
     listener_ = *http::Listener::Create(io_, *service_, routes::AllRoutes(),

@@ -37,7 +37,7 @@ TEST(RefusalTable, RowsAgreeWithThemselves) {
   for (const RefusalRow& row : RefusalTable()) {
     EXPECT_EQ(row.retry_after, row.http_status == 429 || row.http_status == 503) << row.grpc_reason;
     EXPECT_TRUE(row.http_status != 500 || row.rejected == nullptr) << row.grpc_reason;
-    EXPECT_TRUE(row.grpc_code != StatusCode::kInternal || !row.told) << row.grpc_reason;
+    EXPECT_TRUE(row.grpc_code != StatusCode::kInternal || !row.public_message) << row.grpc_reason;
     const bool client = row.http_status >= 400 && row.http_status < 429;
     const bool cancelled = row.grpc_code == StatusCode::kCancelled;
     EXPECT_EQ(std::string(row.openai_type) == "invalid_request_error", client && !cancelled)

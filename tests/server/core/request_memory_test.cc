@@ -46,11 +46,11 @@ TEST(RequestMemory, LargeBodiesNeverExceedIt) {
 
 TEST(RequestMemory, WhatOthersFreeAddsUp) {
   RequestMemory memory(100 * kMiB, kMiB);
-  memory.NoteFreed(3 * kMiB);
+  memory.CountFreed(3 * kMiB);
   EXPECT_FALSE(memory.TakeTrimHint());
-  memory.NoteFreed(kMiB);
+  memory.CountFreed(kMiB);
   EXPECT_TRUE(memory.TakeTrimHint());
-  memory.NoteFreed(3 * kMiB);
+  memory.CountFreed(3 * kMiB);
   EXPECT_FALSE(memory.TakeTrimHint());
 }
 
@@ -116,16 +116,16 @@ TEST(RequestMemory, ALargeAnswerWaitsForThoseOfItsClient) {
   RequestMemory memory(100, 10);
   std::optional<RequestMemory::Hold> first(std::in_place, memory, "a");
   RequestMemory::Hold second(memory, "a"), other(memory, "b"), third(memory, "c");
-  EXPECT_TRUE(first->TakeForAnswer(1000)) << "a client's first one, however large";
-  EXPECT_FALSE(second.TakeForAnswer(1));
-  EXPECT_TRUE(other.TakeForAnswer(1)) << "of another client";
+  EXPECT_TRUE(first->ReserveForAnswer(1000)) << "a client's first one, however large";
+  EXPECT_FALSE(second.ReserveForAnswer(1));
+  EXPECT_TRUE(other.ReserveForAnswer(1)) << "of another client";
   first.reset();
-  EXPECT_TRUE(second.TakeForAnswer(49));
-  EXPECT_TRUE(third.TakeForAnswer(50));
+  EXPECT_TRUE(second.ReserveForAnswer(49));
+  EXPECT_TRUE(third.ReserveForAnswer(50));
   RequestMemory::Hold more(memory, "a");
-  EXPECT_FALSE(more.TakeForAnswer(1)) << "all clients' are enough";
+  EXPECT_FALSE(more.ReserveForAnswer(1)) << "all clients' are enough";
   second.Force(0);
-  EXPECT_TRUE(more.TakeForAnswer(1));
+  EXPECT_TRUE(more.ReserveForAnswer(1));
 }
 
 // Texts cost their copies, values their parsed form, words without an end the memory of merging.

@@ -28,10 +28,10 @@ TEST(Earliest, OfThoseThatThereAre) {
 // A server without a model, for rejections before the engine is used.
 class SubmissionTest : public testing::Test {
  protected:
-  static std::shared_ptr<const Live> MakeLive() {
-    auto live = std::make_shared<Live>();
-    live->config.model_name = "tidepool";
-    return live;
+  static std::shared_ptr<const ReloadableConfig> MakeReloadableConfig() {
+    auto reloadable = std::make_shared<ReloadableConfig>();
+    reloadable->config.model_name = "tidepool";
+    return reloadable;
   }
   Status Admit(const std::string& model) {
     return Submission::Admit(service_, {.id = "a", .tenant = "t", .arrived = kArrived},
@@ -39,7 +39,7 @@ class SubmissionTest : public testing::Test {
         .status();
   }
 
-  Service service_{MakeLive()};
+  Service service_{MakeReloadableConfig()};
 };
 
 TEST_F(SubmissionTest, AnotherModelIsNamedBeforeTheLoadingIs) {

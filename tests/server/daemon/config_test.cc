@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/base/file.h"
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 #include "server/daemon/config_file.h"
 #include "server/daemon/config_keys.h"
 
@@ -203,30 +203,32 @@ TEST_F(ConfigTest, ReadsWhatDraftsAreLike) {
 }
 
 TEST_F(ConfigTest, TheNetworkComesInWithKeysOnly) {
-  const auto live = [this](const std::string& yaml) { return MakeLive(*Load(yaml)); };
+  const auto reloadable = [this](const std::string& yaml) {
+    return MakeReloadableConfig(*Load(yaml));
+  };
   for (const char* host : {"127.0.0.1", "::1", "localhost", ""})
-    EXPECT_TRUE(live(StrCat("server:\n  host: \"", host, "\"\n")).ok()) << host;
-  EXPECT_FALSE(live("server:\n  host: 127.evil.example\n").ok());
-  const auto open = live("server:\n  host: 0.0.0.0\n");
+    EXPECT_TRUE(reloadable(StrCat("server:\n  host: \"", host, "\"\n")).ok()) << host;
+  EXPECT_FALSE(reloadable("server:\n  host: 127.evil.example\n").ok());
+  const auto open = reloadable("server:\n  host: 0.0.0.0\n");
   ASSERT_FALSE(open.ok());
   EXPECT_NE(open.status().message().find("server.api_keys_file"), std::string::npos);
   std::ofstream(path_ + ".keys") << *ApiKeys::MakeLine("a", "0123456789abcdef") << "\n";
-  EXPECT_TRUE(live("server:\n  host: 0.0.0.0\n  api_keys_file: " + path_ + ".keys\n").ok());
+  EXPECT_TRUE(reloadable("server:\n  host: 0.0.0.0\n  api_keys_file: " + path_ + ".keys\n").ok());
   std::filesystem::remove(path_ + ".keys");
-  EXPECT_TRUE(live("server:\n  host: 0.0.0.0\n  insecure: true\n").ok());
-  EXPECT_FALSE(live("server:\n  tls_certificate: cert.pem\n").ok());
-  EXPECT_FALSE(live("server:\n  api_keys_file: /nowhere\n").ok());
+  EXPECT_TRUE(reloadable("server:\n  host: 0.0.0.0\n  insecure: true\n").ok());
+  EXPECT_FALSE(reloadable("server:\n  tls_certificate: cert.pem\n").ok());
+  EXPECT_FALSE(reloadable("server:\n  api_keys_file: /nowhere\n").ok());
 }
 
 TEST_F(ConfigTest, PathsOfSocketsHaveTheSystemsLength) {
   const std::string longest(107, 'x');
   for (const auto& [key, before] : std::map<std::string, std::string>{
            {"server.unix_socket", ""}, {"server.admin_socket", ""}, {"grpc.address", "unix:"}}) {
-    const auto live = [&, key = key, before = before](const std::string& path) {
-      return MakeLive(*Load("", {StrCat(key, "=", before, path)}));
+    const auto reloadable = [&, key = key, before = before](const std::string& path) {
+      return MakeReloadableConfig(*Load("", {StrCat(key, "=", before, path)}));
     };
-    EXPECT_TRUE(live(longest).ok()) << key;
-    const Status refused = live(longest + "x").status();
+    EXPECT_TRUE(reloadable(longest).ok()) << key;
+    const Status refused = reloadable(longest + "x").status();
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(refused.message(),
               key + ": the path of a socket has at most 107 bytes, and this one 108");
@@ -253,14 +255,15 @@ TEST_F(ConfigTest, ListsAreSplitAtCommas) {
 }
 
 TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
-  const auto live = [](const std::string& hosts, const std::string& origins) {
+  const auto reloadable = [](const std::string& hosts, const std::string& origins) {
     ServerConfig config;
     config.allowed_hosts = hosts;
     config.allowed_origins = origins;
-    return MakeLive(config);
+    return MakeReloadableConfig(config);
   };
-  const auto good = live("Example.org, [::2]",
-                         "https://Example.org, http://a:8080, http://localhost:*, null, file://");
+  const auto good =
+      reloadable("Example.org, [::2]",
+                 "https://Example.org, http://a:8080, http://localhost:*, null, file://");
   ASSERT_TRUE(good.ok()) << good.status().message();
   EXPECT_EQ((*good)->allowed_hosts, (std::vector<std::string>{"example.org", "[::2]"}));
   EXPECT_EQ((*good)->allowed_origins[0], "https://example.org");
@@ -272,19 +275,21 @@ TEST_F(ConfigTest, HostsAndOriginsAreChecked) {
                             "http://localhost:", "https://localhost:1"})
     EXPECT_FALSE(OriginMatches("http://localhost:*", other)) << other;
   for (const char* host : {"example.org:80", "http://example.org", "a/b"})
-    EXPECT_FALSE(live(host, "").ok()) << host;
+    EXPECT_FALSE(reloadable(host, "").ok()) << host;
   for (const char* host : {"*.a.b", "a*", "a, *.b"})
-    EXPECT_NE(live(host, "").status().message().find("name each host"), std::string::npos) << host;
-  EXPECT_EQ((*live("*", ""))->allowed_hosts[0], "*");
+    EXPECT_NE(reloadable(host, "").status().message().find("name each host"), std::string::npos)
+        << host;
+  EXPECT_EQ((*reloadable("*", ""))->allowed_hosts[0], "*");
   // Browsers omit the default port.
-  const auto ports = live("", "https://C.d:443, http://e.f:80, http://[::2]:80, https://g.h:80");
+  const auto ports =
+      reloadable("", "https://C.d:443, http://e.f:80, http://[::2]:80, https://g.h:80");
   EXPECT_EQ(
       (*ports)->allowed_origins,
       (std::vector<std::string>{"https://c.d", "http://e.f", "http://[::2]", "https://g.h:80"}));
   for (const char* origin :
        {"example.org", "https://", "https://a/b", "://a", "http://*:1", "http://a:*b",
         "http://a:", "http://a:b", "http://a:70000", "http://:1"})
-    EXPECT_FALSE(live("", origin).ok()) << origin;
+    EXPECT_FALSE(reloadable("", origin).ok()) << origin;
 }
 
 TEST_F(ConfigTest, TheShippedFileDocumentsEveryKeyWithItsDefault) {

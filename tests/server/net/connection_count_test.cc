@@ -34,16 +34,16 @@ TEST_F(ConnectionCountTest, TheOneThatIsIdleLongestMakesWay) {
   for (int i = 0; i < 4; ++i) {
     places.push_back(Place());
     ASSERT_EQ(places.back()->Enter(4, 0), Entry::kIn);
-    places.back()->BeIdle([&left, i] { left.push_back(i); });
+    places.back()->MarkIdle([&left, i] { left.push_back(i); });
   }
-  EXPECT_TRUE(places[0]->BeBusy());
+  EXPECT_TRUE(places[0]->MarkBusy());
   EXPECT_EQ(Place()->Enter(4, 4), Entry::kFullForAddress);
   EXPECT_TRUE(left.empty()) << "nobody makes way for what is refused anyway";
   auto next = Place("b");
   EXPECT_EQ(next->Enter(4, 0), Entry::kIn);
   EXPECT_EQ(left, std::vector<int>({1}));
-  EXPECT_FALSE(places[1]->BeBusy()) << "its request came too late";
-  places[0]->BeIdle([&left] { left.push_back(0); });
+  EXPECT_FALSE(places[1]->MarkBusy()) << "its request came too late";
+  places[0]->MarkIdle([&left] { left.push_back(0); });
   auto others = {Place("c"), Place("c"), Place("c"), Place("c")};
   std::vector<Entry> entries;
   for (const auto& other : others) entries.push_back(other->Enter(4, 0));

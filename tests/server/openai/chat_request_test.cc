@@ -27,7 +27,7 @@ TEST(ChatRequest, ReadsTools) {
     {"type":"function","function":{"name":"b"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required",
     "tools":[{"type":"function","function":{"name":"b"}}]}},"parallel_tool_calls":false)"));
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-  const auto& tools = std::get<server::Conversation>(parsed->asked.prompts[0]).tools;
+  const auto& tools = std::get<server::Conversation>(parsed->generation.prompts[0]).tools;
   ASSERT_EQ(tools.tools.size(), 1U);
   EXPECT_EQ(tools.tools[0].name, "b");
   EXPECT_EQ(tools.choice.mode, chat::ToolChoice::Mode::kRequired);
@@ -44,7 +44,7 @@ TEST(ChatRequest, AnAnswerThatIsBegunIsContinued) {
         R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Well,"}])" +
             extra + "}",
         {});
-    return std::get<server::Conversation>(parsed->asked.prompts[0]).continues_last;
+    return std::get<server::Conversation>(parsed->generation.prompts[0]).continues_last;
   };
   EXPECT_TRUE(continues(""));
   EXPECT_TRUE(continues(R"(,"continue_final_message":true)"));
@@ -55,7 +55,7 @@ TEST(ChatRequest, ReadsEveryField) {
   const auto parsed = Parse(Body(
       R"("temperature":0.5,"top_k":40.0,"top_p":0.9,"min_p":0.1,"max_completion_tokens":7,"stop":"x","seed":-3,"stream":true,
     "stream_options":{"include_usage":true},"logit_bias":{"5":-100},"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"n":1)"));
-  const auto& r = parsed->asked;
+  const auto& r = parsed->generation;
   EXPECT_EQ(r.request.sampling.temperature, 0.5);
   EXPECT_EQ(r.request.sampling.top_k, 40);
   EXPECT_EQ(r.request.max_tokens, 7);
@@ -67,7 +67,7 @@ TEST(ChatRequest, ReadsEveryField) {
 
 TEST(ChatRequest, ReadsTheModesOfTheFeedForwardNetwork) {
   const auto mode = [](const std::string& extra) {
-    return Parse(Body(extra))->asked.request.ffn_mode;
+    return Parse(Body(extra))->generation.request.ffn_mode;
   };
   EXPECT_EQ(mode(R"("x_thermocline":{"ffn_mode":"0-3:dense,4-:sign"})"), "0-3:dense,4-:sign");
   EXPECT_EQ(mode(R"("x_thermocline":{"ffn_mode":null})"), "");
@@ -76,7 +76,9 @@ TEST(ChatRequest, ReadsTheModesOfTheFeedForwardNetwork) {
 }
 
 TEST(ChatRequest, ReadsWhatIsAskedOfDrafts) {
-  const auto request = [](const std::string& extra) { return Parse(Body(extra))->asked.request; };
+  const auto request = [](const std::string& extra) {
+    return Parse(Body(extra))->generation.request;
+  };
   for (const std::string_view name : kSpecModeNames) {
     const auto asked = request(StrCat(R"("x_thermocline":{"speculation":")", name, "\"}"));
     EXPECT_EQ(SpecModeName(*asked.spec_mode), name);
@@ -94,7 +96,7 @@ TEST(ChatRequest, ContentMayBeStringPartsOrNullForTheAssistant) {
       R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
     {"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]},
     {"role":"tool","content":"r","tool_call_id":null}]})");
-  const auto& conversation = std::get<server::Conversation>(parsed->asked.prompts.at(0));
+  const auto& conversation = std::get<server::Conversation>(parsed->generation.prompts.at(0));
   const auto& messages = conversation.json.Find("messages")->as_array();
   EXPECT_EQ(messages[0].Find("role")->as_string(), "system");
   EXPECT_EQ(messages[0].Find("content")->as_string(), "ab");
@@ -227,7 +229,7 @@ TEST(ChatRequest, ReadsWhatControlsTheGeneration) {
       R"("n":3,"logprobs":true,"top_logprobs":20,"min_tokens":2.0,"max_tokens":9,"typical_p":0.9,"dry_multiplier":0.8,"dry_base":2,
     "dry_allowed_length":3,"dry_penalty_last_n":64,"dry_sequence_breakers":["\n","*"],"stop_token_ids":[5,6.0],"ignore_eos":true,
     "priority":-3,"return_progress":true,"stream":true)"));
-  const auto& r = parsed->asked;
+  const auto& r = parsed->generation;
   EXPECT_EQ(r.choices, 3);
   EXPECT_EQ(r.request.logprobs, 20);
   EXPECT_EQ(r.request.sampling.min_tokens, 2);
@@ -241,9 +243,9 @@ TEST(ChatRequest, ReadsWhatControlsTheGeneration) {
   EXPECT_TRUE(r.request.ignore_eos);
   EXPECT_EQ(r.request.priority, -3);
   EXPECT_TRUE(r.request.progress);
-  EXPECT_EQ(Parse(Body(R"("logprobs":true)"))->asked.request.logprobs, 0);
-  EXPECT_EQ(Parse(Body(R"("logprobs":false)"))->asked.request.logprobs, -1);
-  EXPECT_FALSE(Parse(Body(""))->asked.request.dry_breakers.has_value());
+  EXPECT_EQ(Parse(Body(R"("logprobs":true)"))->generation.request.logprobs, 0);
+  EXPECT_EQ(Parse(Body(R"("logprobs":false)"))->generation.request.logprobs, -1);
+  EXPECT_FALSE(Parse(Body(""))->generation.request.dry_breakers.has_value());
 }
 
 TEST(ChatRequest, ReadsWhatTheAnswerMustBe) {
@@ -251,7 +253,7 @@ TEST(ChatRequest, ReadsWhatTheAnswerMustBe) {
   const auto spec = [](const char* fields) {
     const auto parsed = Parse(Body(fields));
     EXPECT_TRUE(parsed.ok()) << fields;
-    return parsed.ok() ? parsed->asked.grammar : std::nullopt;
+    return parsed.ok() ? parsed->generation.grammar : std::nullopt;
   };
   EXPECT_FALSE(spec(R"("response_format":{"type":"text"},"grammar":null)").has_value());
   EXPECT_EQ(spec(R"("response_format":{"type":"json_object"})")->kind, Kind::kJsonObject);

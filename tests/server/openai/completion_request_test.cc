@@ -14,7 +14,7 @@ using TextOrIds = std::variant<std::string, Ids>;
 std::vector<TextOrIds> Prompts(const std::string& json) {
   const auto parsed = ParseBody(R"({"prompt":)" + json + "}");
   std::vector<TextOrIds> prompts;
-  for (const server::Prompt& prompt : parsed->asked.prompts) {
+  for (const server::Prompt& prompt : parsed->generation.prompts) {
     const auto* ids = std::get_if<Ids>(&prompt);
     prompts.push_back(ids != nullptr ? TextOrIds(*ids) : std::get<std::string>(prompt));
   }
@@ -31,14 +31,14 @@ TEST(CompletionRequest, PromptsAreTextsOrTokensOrListsOfEither) {
 
 TEST(CompletionRequest, EchoAndLogprobs) {
   const auto plain = *ParseBody(R"({"prompt":"a","logprobs":5,"n":2})");
-  EXPECT_EQ(plain.asked.request.logprobs, 5);
-  EXPECT_FALSE(plain.asked.request.prompt_logprobs);
-  EXPECT_EQ(plain.asked.choices, 2);
+  EXPECT_EQ(plain.generation.request.logprobs, 5);
+  EXPECT_FALSE(plain.generation.request.prompt_logprobs);
+  EXPECT_EQ(plain.generation.choices, 2);
   const auto scored = *ParseBody(
       R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"suffix":null,"best_of":1})");
-  EXPECT_TRUE(scored.echo && scored.asked.request.prompt_logprobs &&
-              scored.asked.request.prompt_only);
-  EXPECT_EQ(ParseBody(R"({"prompt":"a"})")->asked.request.logprobs, -1);
+  EXPECT_TRUE(scored.echo && scored.generation.request.prompt_logprobs &&
+              scored.generation.request.prompt_only);
+  EXPECT_EQ(ParseBody(R"({"prompt":"a"})")->generation.request.logprobs, -1);
 }
 
 TEST(CompletionRequest, BadInputIsA400ThatNamesTheField) {

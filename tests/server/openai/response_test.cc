@@ -29,14 +29,14 @@ Json Parsed(const std::string& event) {
 class PlainAnswer final : public ChoicesAnswer {
  public:
   using ChoicesAnswer::ChoicesAnswer;
-  std::string Begin(int choice) override { return Chunk(choice, "begin"); }
-  std::string Say(const server::Said& said) override {
-    texts_.push_back(said.parts[0].text);
-    return Chunk(said.choice, said.parts[0].text);
+  std::string OnStart(int choice) override { return Chunk(choice, "begin"); }
+  std::string OnDelta(const server::ChoiceDelta& delta) override {
+    texts_.push_back(delta.parts[0].text);
+    return Chunk(delta.choice, delta.parts[0].text);
   }
 
  protected:
-  Json Nothing() const override { return ""; }
+  Json EmptyDelta() const override { return ""; }
   std::vector<Json::Object> WholeChoices() override {
     std::vector<Json::Object> out;
     for (const std::string& text : texts_) out.push_back({{"text", text}});
@@ -47,17 +47,17 @@ class PlainAnswer final : public ChoicesAnswer {
   std::vector<std::string> texts_;
 };
 
-std::string SayText(PlainAnswer& answer, int choice, const std::string& text) {
+std::string TextDelta(PlainAnswer& answer, int choice, const std::string& text) {
   const chat::MessagePart part{.text = text};
-  return answer.Say({.choice = choice, .parts = {&part, 1}});
+  return answer.OnDelta({.choice = choice, .parts = {&part, 1}});
 }
 
 // A complete response of one ended choice.
 Json WholeOf(const Usage& usage) {
   PlainAnswer answer(MakeAnswerHead(true, "m", false));
-  SayText(answer, 0, "x");
-  answer.End({.choice = 0, .usage = usage, .last = true, .total = usage});
-  return answer.Whole(usage);
+  TextDelta(answer, 0, "x");
+  answer.OnEnd({.choice = 0, .usage = usage, .last = true, .total = usage});
+  return answer.FullResponse(usage);
 }
 
 double Timing(const Json& answer, const char* name) {
@@ -91,7 +91,7 @@ TEST(Response, TimesOfAnEmptyAnswerAreNumbers) {
 std::vector<Json> EndOf(bool include_usage) {
   PlainAnswer answer(MakeAnswerHead(true, "m", include_usage));
   std::string events =
-      answer.End({.choice = 0, .usage = MakeUsage(), .last = true, .total = MakeUsage()});
+      answer.OnEnd({.choice = 0, .usage = MakeUsage(), .last = true, .total = MakeUsage()});
   EXPECT_TRUE(events.ends_with(kDoneEvent));
   events.resize(events.size() - std::string_view(kDoneEvent).size());
   std::vector<Json> out;
@@ -115,16 +115,16 @@ TEST(Response, TheLastChunkOfAStreamHasTheTimings) {
   EXPECT_EQ(Timing(with_usage[1], "draft_n"), 12);
   EXPECT_EQ(with_usage[1].Find("usage")->Find("completion_tokens")->as_int(), 9);
   PlainAnswer answer(MakeAnswerHead(true, "m", false));
-  EXPECT_EQ(Parsed(SayText(answer, 0, "x")).FindRaw("timings"), nullptr);
+  EXPECT_EQ(Parsed(TextDelta(answer, 0, "x")).FindRaw("timings"), nullptr);
 }
 
 TEST(Response, ChoicesAreInOrder) {
-  PlainAnswer said(MakeAnswerHead(false, "m", false));
-  SayText(said, 0, "a");
-  SayText(said, 1, "b");
-  said.End({.choice = 1, .reason = FinishReason::kLength});
-  said.End({.choice = 0, .last = true});
-  const Json answer = said.Whole(MakeUsage());
+  PlainAnswer plain(MakeAnswerHead(false, "m", false));
+  TextDelta(plain, 0, "a");
+  TextDelta(plain, 1, "b");
+  plain.OnEnd({.choice = 1, .reason = FinishReason::kLength});
+  plain.OnEnd({.choice = 0, .last = true});
+  const Json answer = plain.FullResponse(MakeUsage());
   const Json::Array& choices = answer.Find("choices")->as_array();
   ASSERT_EQ(choices.size(), 2U);
   EXPECT_EQ(choices[1].Find("index")->as_int(), 1);
@@ -140,7 +140,7 @@ TEST(Response, OnlyProgressHasNoChoices) {
   EXPECT_TRUE(progress.Find("choices")->as_array().empty());
   EXPECT_EQ(progress.Find("prompt_progress")->Find("processed")->as_int(), 5);
   for (const std::string& event :
-       {answer.Begin(1), SayText(answer, 1, "x"), answer.End({.choice = 1})}) {
+       {answer.OnStart(1), TextDelta(answer, 1, "x"), answer.OnEnd({.choice = 1})}) {
     ASSERT_EQ(Parsed(event).Find("choices")->as_array().size(), 1U);
     EXPECT_EQ(Parsed(event).Find("choices")->as_array()[0].Find("index")->as_int(), 1);
   }

@@ -10,9 +10,9 @@
 
 namespace thermocline::server {
 
-// Immutable. The handler of a request or connection takes one snapshot (Service::live) and keeps it
-// to the end.
-struct Live {
+// Immutable. The handler of a request or connection takes one snapshot (Service::reloadable) and
+// keeps it to the end.
+struct ReloadableConfig {
   ServerConfig config;  // keys that are not reloadable keep their values of the start
   ApiKeys keys;
   std::vector<std::string> allowed_hosts;    // lower case; "*" = any
@@ -33,10 +33,10 @@ struct Live {
 bool OriginMatches(const std::string& allowed, const std::string& origin);
 
 // Lists the access and rights that `after` grants and `before` did not, each in a few words.
-std::vector<std::string> Loosened(const Live& before, const Live& after);
+std::vector<std::string> Loosened(const ReloadableConfig& before, const ReloadableConfig& after);
 
 // Reads the key file and checks the lists, and that clients without a key cannot connect from other
 // hosts. Errors name the key of the configuration.
-Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config);
+Result<std::shared_ptr<const ReloadableConfig>> MakeReloadableConfig(const ServerConfig& config);
 
 }  // namespace thermocline::server

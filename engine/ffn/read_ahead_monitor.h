@@ -8,7 +8,7 @@
 
 namespace thermocline::ffn {
 
-class ReadAheadJudge {
+class ReadAheadMonitor {
  public:
   static constexpr int kJudgedAfter = 256, kSkipped = 4096;  // predictions
   static constexpr float kFreshMin = 4;  // recent average of neurons per layer that had to be read

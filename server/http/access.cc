@@ -1,4 +1,4 @@
-#include "server/http/gate.h"
+#include "server/http/access.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace thermocline::http {
 namespace {
 
-using server::Live;
+using server::ReloadableConfig;
 namespace beast = boost::beast;
 namespace beast_http = boost::beast::http;
 
@@ -45,13 +45,14 @@ bool Contains(const std::vector<std::string>& list, const std::string& item) {
          std::find(list.begin(), list.end(), "*") != list.end();
 }
 
-bool IsOurHost(const Live& live, const Peer& peer, std::string_view host_and_port) {
+bool IsOurHost(const ReloadableConfig& reloadable, const Peer& peer,
+               std::string_view host_and_port) {
   const std::string host = WithoutPort(Lower(host_and_port));
   if (host.empty()) return false;
   if (host == "localhost" || host == "127.0.0.1" || host == "[::1]") return true;
   // An address cannot be rebound like a name.
   if (host == peer.local_address || host == StrCat("[", peer.local_address, "]")) return true;
-  return Contains(live.allowed_hosts, host);
+  return Contains(reloadable.allowed_hosts, host);
 }
 
 // The host of "http://host/path"; "" for other forms.
@@ -76,14 +77,14 @@ Status CheckFraming(const HttpRequest& request) {
   return base::InvalidArgument("a body in chunks needs HTTP/1.1").WithReason(Reason::kMalformed);
 }
 
-Status CheckHost(const Live& live, const Peer& peer, const HttpRequest& request) {
+Status CheckHost(const ReloadableConfig& reloadable, const Peer& peer, const HttpRequest& request) {
   if (!peer.on_network) return OkStatus();
   const auto hosts = request.count(beast_http::field::host);
   if (hosts > 1 || (hosts == 0 && request.version() >= 11))
     return base::InvalidArgument("a request has one Host header").WithReason(Reason::kMalformed);
   const std::string_view in_target = TargetHost(request.target());
-  const bool ours = (hosts == 0 || IsOurHost(live, peer, request[beast_http::field::host])) &&
-                    (in_target.empty() || IsOurHost(live, peer, in_target));
+  const bool ours = (hosts == 0 || IsOurHost(reloadable, peer, request[beast_http::field::host])) &&
+                    (in_target.empty() || IsOurHost(reloadable, peer, in_target));
   if (ours) return OkStatus();
   return base::PermissionDenied(
              "the Host of the request is no name of this server; server.allowed_hosts lists "
@@ -91,12 +92,13 @@ Status CheckHost(const Live& live, const Peer& peer, const HttpRequest& request)
       .WithReason(Reason::kHostNotAllowed);
 }
 
-Status CheckOrigin(const Live& live, const Peer& peer, const HttpRequest& request) {
+Status CheckOrigin(const ReloadableConfig& reloadable, const Peer& peer,
+                   const HttpRequest& request) {
   const auto origin = request.find(beast_http::field::origin);
   if (!peer.on_network || origin == request.end()) return OkStatus();
   if (request.count(beast_http::field::origin) > 1)
     return base::InvalidArgument("a request has one Origin header").WithReason(Reason::kMalformed);
-  const bool allowed = !AllowedOrigin(live, peer, request).empty();
+  const bool allowed = !AllowedOrigin(reloadable, peer, request).empty();
   if (allowed || IsOwnOrigin(origin->value(), request[beast_http::field::host])) return OkStatus();
   return base::PermissionDenied(
              "pages of this Origin may not call this server; server.allowed_origins lists those "
@@ -115,12 +117,12 @@ std::optional<std::string_view> BearerKey(const HttpRequest& request) {
   return server::BearerKey(request[beast_http::field::authorization]);
 }
 
-Result<Caller> Identify(const Live& live, const HttpRequest& request) {
+Result<Caller> Identify(const ReloadableConfig& reloadable, const HttpRequest& request) {
   const auto key = BearerKey(request);
   if (!key.has_value())
     return base::Unauthenticated(
         "an API key is needed, as in the header Authorization: Bearer KEY");
-  const auto identity = live.keys.Check(*key);
+  const auto identity = reloadable.keys.Check(*key);
   if (!identity.has_value()) return base::Unauthenticated("the API key is not known here");
   return Caller{.tenant = identity->name,
                 .priority_max = identity->priority_max,
@@ -146,11 +148,12 @@ std::string PathOf(std::string_view target) {
   return std::string(target.substr(0, target.find('?')));
 }
 
-std::string AllowedOrigin(const Live& live, const Peer& peer, const HttpRequest& request) {
+std::string AllowedOrigin(const ReloadableConfig& reloadable, const Peer& peer,
+                          const HttpRequest& request) {
   const auto origin = request.find(beast_http::field::origin);
   if (!peer.on_network || origin == request.end()) return "";
   std::string value(origin->value());
-  for (const std::string& allowed : live.allowed_origins) {
+  for (const std::string& allowed : reloadable.allowed_origins) {
     if (allowed == "*") return "*";
     if (server::OriginMatches(allowed, Lower(value))) return value;
   }
@@ -162,17 +165,17 @@ bool HasBody(const HttpRequest& header) {
   return header.chunked() || (length != header.end() && length->value() != "0");
 }
 
-Status CheckPage(const Live& live, const Peer& peer, const HttpRequest& request) {
+Status CheckPage(const ReloadableConfig& reloadable, const Peer& peer, const HttpRequest& request) {
   RETURN_IF_ERROR(CheckFraming(request));
-  RETURN_IF_ERROR(CheckHost(live, peer, request));
-  return CheckOrigin(live, peer, request);
+  RETURN_IF_ERROR(CheckHost(reloadable, peer, request));
+  return CheckOrigin(reloadable, peer, request);
 }
 
-std::optional<HttpResponse> AnswerPreflight(const Live& live, const Peer& peer,
+std::optional<HttpResponse> AnswerPreflight(const ReloadableConfig& reloadable, const Peer& peer,
                                             const HttpRequest& request, const ResponseHead& head) {
   const bool asks = request.method() == beast_http::verb::options &&
                     request.find(beast_http::field::access_control_request_method) != request.end();
-  if (!asks || AllowedOrigin(live, peer, request).empty()) return std::nullopt;
+  if (!asks || AllowedOrigin(reloadable, peer, request).empty()) return std::nullopt;
   HttpResponse response = MakeResponse(head, 204, "text/plain", "");
   response.set(beast_http::field::access_control_allow_methods, kCorsMethods);
   response.set(beast_http::field::access_control_allow_headers, kCorsHeaders);
@@ -180,7 +183,8 @@ std::optional<HttpResponse> AnswerPreflight(const Live& live, const Peer& peer,
   return response;
 }
 
-Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& request) {
+Result<Caller> Authenticate(const ReloadableConfig& reloadable, const Peer& peer,
+                            const HttpRequest& request) {
   Caller caller{.tenant = peer.address,
                 .priority_max = kPriorityMax,
                 .admin = peer.admin,
@@ -188,14 +192,15 @@ Result<Caller> PassGate(const Live& live, const Peer& peer, const HttpRequest& r
   if (peer.admin) return caller;
   const std::string path = PathOf(request.target());
   // These need no key only without a body, so that clients without a key take no memory for bodies.
-  const bool open = !HasBody(request) && (path == "/health/live" || IsPage(request, path) ||
-                                          (path == "/metrics" && !live.config.metrics_require_key));
+  const bool open =
+      !HasBody(request) && (path == "/health/live" || IsPage(request, path) ||
+                            (path == "/metrics" && !reloadable.config.metrics_require_key));
   const bool admin_only = path == "/admin" || path.starts_with("/admin/");
-  if (live.needs_keys() && !open) {
-    ASSIGN_OR_RETURN(caller, Identify(live, request));
+  if (reloadable.needs_keys() && !open) {
+    ASSIGN_OR_RETURN(caller, Identify(reloadable, request));
   }
   if (!admin_only || caller.admin) return caller;
-  if (live.needs_keys()) return base::PermissionDenied("this key is not marked admin");
+  if (reloadable.needs_keys()) return base::PermissionDenied("this key is not marked admin");
   return base::NotFound(
       "the routes below /admin are on server.admin_socket, or for keys marked admin");
 }

@@ -1,4 +1,4 @@
-#include "server/http/exchange.h"
+#include "server/http/request_context.h"
 
 #include "engine/base/log.h"
 #include "engine/base/random.h"
@@ -13,9 +13,9 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Exchange::Exchange(server::Service& service, const Peer& peer)
+RequestContext::RequestContext(server::Service& service, const Peer& peer)
     : service_(service),
-      live_(service.live()),
+      reloadable_(service.reloadable()),
       head_{.version = 11,
             .keep_alive = false,
             .request_id = server::NewRequestId(),
@@ -24,21 +24,21 @@ Exchange::Exchange(server::Service& service, const Peer& peer)
   ++service_.active_requests;
 }
 
-std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const Peer& peer,
-                                               const protocol::ErrorShape& errors) {
+std::optional<HttpResponse> RequestContext::OnHeader(const HttpRequest& header, const Peer& peer,
+                                                     const protocol::ErrorShape& errors) {
   method_ = std::string(header.method_string());
   head_ = {.version = header.version(),
            .keep_alive = header.version() >= 11 && header.keep_alive() &&
                          service_.state() != server::ServiceState::kDraining,
            .request_id = server::RequestIdFrom(header["x-request-id"]),
            .arrived = head_.arrived,
-           .cors_origin = AllowedOrigin(*live_, peer, header),
+           .cors_origin = AllowedOrigin(*reloadable_, peer, header),
            .errors = &errors};
   if (const auto trace = server::ParseTraceparent(header["traceparent"])) {
     trace_id_ = trace->trace_id;
     head_.traceparent = server::MakeTraceparent(*trace, base::RandomBits64());
   }
-  if (auto answer = PassHeader({service_, *live_, header, peer, head_, caller_})) {
+  if (auto answer = CheckHeader({service_, *reloadable_, header, peer, head_, caller_})) {
     route_ = answer->route;
     return std::move(answer->response);
   }
@@ -48,17 +48,17 @@ std::optional<HttpResponse> Exchange::OnHeader(const HttpRequest& header, const 
   return std::nullopt;
 }
 
-void Exchange::NoteIgnored(const std::vector<std::string>& fields) {
+void RequestContext::ReportIgnored(const std::vector<std::string>& fields) {
   if (fields.empty()) return;
   head_.ignored_fields = IgnoredFieldsValue(fields);
-  service_.ignored_fields().Note(route_, fields);
+  service_.ignored_fields().Count(route_, fields);
 }
 
-void Exchange::Log(int status, const server::Generation* generation) {
+void RequestContext::Log(int status, const server::Generation* generation) {
   if (logged_) return;
   service_.metrics().RequestEnded(route_, status);
   logged_ = true;
-  if (!live_->config.log_access) return;
+  if (!reloadable_->config.log_access) return;
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - head_.arrived);
   Json::Object fields = {{"method", method_},     {"route", route_},  {"status", status},
@@ -72,7 +72,7 @@ void Exchange::Log(int status, const server::Generation* generation) {
   base::Log(base::LogLevel::kInfo, "access", fields);
 }
 
-void Exchange::Release() {
+void RequestContext::Release() {
   if (active_) --service_.active_requests;
   active_ = false;
 }

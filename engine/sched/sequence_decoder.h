@@ -12,7 +12,7 @@
 
 namespace thermocline::sched {
 
-// The share of draft tokens that were accepted, by the source's confidence, over all lanes.
+// The share of draft tokens that were accepted, by the source's confidence, over all decoders.
 class DraftRecord {
  public:
   double Accepted(int confidence) const { return accepted_[confidence]; }
@@ -30,9 +30,9 @@ class DraftRecord {
 };
 
 // Decode thread only, except MakeMask and Draw.
-class Lane {
+class SequenceDecoder {
  public:
-  Lane(int vocab_size, int capacity)
+  SequenceDecoder(int vocab_size, int capacity)
       : sampler_(vocab_size, capacity, /*own_scratch=*/false), capacity_(capacity) {}
 
   // Starts with the sequence `prompt` + `generated`. `drafts_max`: maximum draft tokens from the
@@ -53,7 +53,7 @@ class Lane {
   bool MakeMask() { return masked_ = sampler_.MakeMask(); }
   bool masked() const { return masked_; }
   // Marks the mask as incomplete: the sequence skips steps until MakeMask completes it.
-  void PutOffMask() { masked_ = false; }
+  void PostponeMask() { masked_ = false; }
   // Draws the tokens at `position` and after it from logits [1 + draft, V], as long as the draft is
   // right and each further mask is complete within a slice of time. May be called on any thread,
   // with that thread's scratch.
@@ -63,7 +63,7 @@ class Lane {
   std::span<const int> drawn() const { return drawn_; }
   // Records which draft tokens the last Draw accepted, unless a grammar forced them, and drops the
   // draft.
-  void Judge(DraftRecord& record);
+  void RecordAccepted(DraftRecord& record);
 
   sampling::Sampler& sampler() { return sampler_; }
 

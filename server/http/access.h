@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 #include "server/http/connection.h"
 #include "server/http/response.h"
 
@@ -30,21 +30,25 @@ struct Caller {
 std::string PathOf(std::string_view target);
 
 // The value of Access-Control-Allow-Origin for an answer to `request`; "" = none.
-std::string AllowedOrigin(const server::Live& live, const Peer& peer, const HttpRequest& request);
+std::string AllowedOrigin(const server::ReloadableConfig& reloadable, const Peer& peer,
+                          const HttpRequest& request);
 
 // Checks Host and Origin. InvalidArgument or PermissionDenied.
-Status CheckPage(const server::Live& live, const Peer& peer, const HttpRequest& request);
+Status CheckPage(const server::ReloadableConfig& reloadable, const Peer& peer,
+                 const HttpRequest& request);
 
 // True if a body follows the header.
 bool HasBody(const HttpRequest& header);
 
 // The answer to a preflight request of an allowed origin's page, which has no key yet; nullopt if
 // the request is no preflight. Requires: CheckPage passed.
-std::optional<HttpResponse> AnswerPreflight(const server::Live& live, const Peer& peer,
-                                            const HttpRequest& request, const ResponseHead& head);
+std::optional<HttpResponse> AnswerPreflight(const server::ReloadableConfig& reloadable,
+                                            const Peer& peer, const HttpRequest& request,
+                                            const ResponseHead& head);
 
 // Checks the key, and access to /admin/. Unauthenticated, PermissionDenied, or NotFound (below
 // /admin, without keys).
-Result<Caller> PassGate(const server::Live& live, const Peer& peer, const HttpRequest& request);
+Result<Caller> Authenticate(const server::ReloadableConfig& reloadable, const Peer& peer,
+                            const HttpRequest& request);
 
 }  // namespace thermocline::http

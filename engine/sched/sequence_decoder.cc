@@ -1,4 +1,4 @@
-#include "engine/sched/lane.h"
+#include "engine/sched/sequence_decoder.h"
 
 #include <algorithm>
 
@@ -7,8 +7,8 @@
 
 namespace thermocline::sched {
 
-void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
-                 std::span<const int> generated, int drafts_max) {
+void SequenceDecoder::Begin(const SamplingParams& params, std::span<const int> prompt,
+                            std::span<const int> generated, int drafts_max) {
   sampler_.Begin(params, prompt);
   for (const int token : generated) sampler_.Accept(token);
   draft_.Clear();
@@ -20,8 +20,8 @@ void Lane::Begin(const SamplingParams& params, std::span<const int> prompt,
   source_->Begin(prompt, params);
 }
 
-void Lane::Propose(std::span<const int> sequence, int most, double needed,
-                   const DraftRecord& record) {
+void SequenceDecoder::Propose(std::span<const int> sequence, int most, double needed,
+                              const DraftRecord& record) {
   draft_.Clear();
   forced_now_ = forced_.Propose(sampler_, most, draft_) > 0;
   most = std::min(most, drafts_max_);
@@ -38,22 +38,23 @@ void Lane::Propose(std::span<const int> sequence, int most, double needed,
   for (int i = 0; i < draft_.size; ++i) draft_tokens_[i] = draft_[i].token;
 }
 
-void Lane::Draw(std::span<const float> logits, int position, sampling::SamplerScratch& scratch) {
+void SequenceDecoder::Draw(std::span<const float> logits, int position,
+                           sampling::SamplerScratch& scratch) {
   sampler_.UseScratch(scratch);
   const std::size_t vocab = logits.size() / (1 + draft_.size);
   drawn_.clear();
   for (int i = 0; i <= draft_.size; ++i) {
     masked_ = i == 0 || sampler_.MakeMask();
     if (!masked_) return;
-    const int token = spec::Choose(sampler_.Compute(logits.subspan(i * vocab, vocab)),
-                                   sampler_.chance(), position + i);
+    const int token = spec::DrawToken(sampler_.Compute(logits.subspan(i * vocab, vocab)),
+                                      sampler_.random_source(), position + i);
     sampler_.Accept(token);
     drawn_.push_back(token);
     if (i < draft_.size && token != draft_tokens_[i]) return;
   }
 }
 
-void Lane::Judge(DraftRecord& record) {
+void SequenceDecoder::RecordAccepted(DraftRecord& record) {
   const int right = base::IntSize(drawn_) - 1;
   if (forced_now_) {
     forced_.Add(sampler_, draft_.size, right);

@@ -1,4 +1,4 @@
-#include "engine/spec/drawer.h"
+#include "engine/spec/proposal_sampler.h"
 
 #include <algorithm>
 
@@ -17,15 +17,15 @@ int ConfidenceOf(double lead) {
 
 }  // namespace
 
-void Drawer::Begin(std::span<const int> prompt, const SamplingParams& params, int width,
-                   bool distributions) {
+void ProposalSampler::Begin(std::span<const int> prompt, const SamplingParams& params, int width,
+                            bool distributions) {
   sampler_.Begin(params, prompt);
   width_ = std::min(width, kAlternatesMax);
   distributions_ = distributions && params.temperature > 0;
   ranked_.reserve(kAlternatesMax + 2);
 }
 
-void Drawer::Follow(std::span<const int> generated) {
+void ProposalSampler::Accept(std::span<const int> generated) {
   const auto have = sampler_.accepted();
   const auto differ = std::mismatch(have.begin(), have.end(), generated.begin(), generated.end());
   const std::size_t common = differ.first - have.begin();
@@ -33,7 +33,7 @@ void Drawer::Follow(std::span<const int> generated) {
   for (const int token : generated.subspan(common)) sampler_.Accept(token);
 }
 
-void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposal) {
+void ProposalSampler::Draw(std::span<const float> logits, int position, Proposal& proposal) {
   const sampling::Distribution& from = sampler_.Compute(logits);
   proposal.distribution.Clear();
   if (sampler_.params().temperature == 0) return DrawGreedy(proposal);
@@ -42,7 +42,7 @@ void Drawer::Draw(std::span<const float> logits, int position, Proposal& proposa
   proposal.distribution = from;
 }
 
-void Drawer::DrawGreedy(Proposal& proposal) {
+void ProposalSampler::DrawGreedy(Proposal& proposal) {
   sampling::Sampler::Scored first[kAlternatesMax + 1];
   const int count = sampler_.Top(std::max(width_, 1) + 1, first);
   proposal.token = first[0].token;
@@ -52,18 +52,19 @@ void Drawer::DrawGreedy(Proposal& proposal) {
   for (int i = 0; i < proposal.num_alternates; ++i) proposal.alternates[i] = first[i + 1].token;
 }
 
-void Drawer::DrawSampled(const sampling::Distribution& from, int position, Proposal& proposal) {
-  const sampling::Chance& chance = chance_ != nullptr ? *chance_ : sampler_.chance();
+void ProposalSampler::DrawSampled(const sampling::Distribution& from, int position,
+                                  Proposal& proposal) {
+  const sampling::RandomSource& random = random_ != nullptr ? *random_ : sampler_.random_source();
   const std::uint64_t at = position;
   const auto stream = sampling::Stream::kToken;
   const auto wanted = static_cast<std::size_t>(width_) + 1;
-  chance.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
+  random.Rank(from, at, stream, std::max<std::size_t>(wanted, 2), ranked_);
   proposal.token = ranked_[0];
   proposal.confidence = ranked_.size() > 1
-                            ? ConfidenceOf(chance.Lead(from, at, stream, ranked_[0], ranked_[1]))
+                            ? ConfidenceOf(random.Lead(from, at, stream, ranked_[0], ranked_[1]))
                             : kConfidenceClasses - 1;
   // Rejection draws a new token in place of a rejected one.
-  if (distributions_) chance.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
+  if (distributions_) random.Rank(from, at, sampling::Stream::kCorrection, wanted, ranked_);
   proposal.num_alternates = 0;
   for (const int token : ranked_) {
     if (token == proposal.token || proposal.num_alternates == width_) continue;

@@ -1,4 +1,4 @@
-#include "server/grpc/call.h"
+#include "server/grpc/request_context.h"
 
 #include <grpc/support/time.h>
 
@@ -60,11 +60,12 @@ std::string AddressOf(const std::string& peer) {
 }
 
 // Returns the caller, or nullopt if a key is required and there is no valid one.
-std::optional<Caller> Identify(const server::Live& live, const Context& context) {
-  if (!live.needs_keys()) return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
+std::optional<Caller> Identify(const server::ReloadableConfig& reloadable, const Context& context) {
+  if (!reloadable.needs_keys())
+    return Caller{.tenant = server::NetworkOf(AddressOf(context.peer()))};
   if (context.client_metadata().count("authorization") != 1) return std::nullopt;
   const auto key = server::BearerKey(Metadata(context, "authorization"));
-  const auto identity = key.has_value() ? live.keys.Check(*key) : std::nullopt;
+  const auto identity = key.has_value() ? reloadable.keys.Check(*key) : std::nullopt;
   if (!identity.has_value()) return std::nullopt;
   return Caller{
       .tenant = identity->name, .admin = identity->admin, .priority_max = identity->priority_max};
@@ -72,20 +73,21 @@ std::optional<Caller> Identify(const server::Live& live, const Context& context)
 
 }  // namespace
 
-Call::Call(server::Service& service, ConnectionCredit& credit, Context& context, std::string path)
+RequestContext::RequestContext(server::Service& service, ConnectionCredit& credit, Context& context,
+                               std::string path)
     : service_(service),
       credit_(credit),
       context_(context),
       peer_(CanonicalPeer(context.peer())),
       arrived_(Clock::now()),
-      live_(service.live()),
+      reloadable_(service.reloadable()),
       path_(std::move(path)) {
   ++service_.active_requests;
   id_ = server::RequestIdFrom(Metadata(context, "x-request-id"));
   if (const auto trace = server::ParseTraceparent(Metadata(context, "traceparent")))
     trace_id_ = trace->trace_id;
   deadline_ = DeadlineOf(context, arrived_);
-  auto caller = Identify(*live_, context);
+  auto caller = Identify(*reloadable_, context);
   metadata_bytes_ = MetadataBytes(context);
   if (caller.has_value()) {
     caller_ = *std::move(caller);
@@ -93,9 +95,9 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
     refusal_ =
         base::Unauthenticated("the metadata 'authorization' must be 'Bearer ' and a valid key");
   }
-  const int connections_max = live_->config.ConnectionsMaxOfKey();
-  if (live_->needs_keys() && refusal_.ok() &&
-      !credit_.BelongTo(peer_, caller_.tenant, connections_max))
+  const int connections_max = reloadable_->config.ConnectionsMaxOfKey();
+  if (reloadable_->needs_keys() && refusal_.ok() &&
+      !credit_.AssignTo(peer_, caller_.tenant, connections_max))
     refusal_ = server::TooManyConnections(connections_max);
   if (metadata_bytes_ > kMetadataBytesMax && refusal_.ok()) {
     refusal_ = BadField("metadata", StrCat("the metadata has ", metadata_bytes_, " bytes; at most ",
@@ -105,13 +107,13 @@ Call::Call(server::Service& service, ConnectionCredit& credit, Context& context,
   credit_.CallBegan(peer_, metadata_bytes_, reads_);
 }
 
-Call::~Call() {
+RequestContext::~RequestContext() {
   if (reads_) credit_.MessageEnded(peer_, 0);
   if (accepted_) credit_.CallEnded(peer_, metadata_bytes_);
   --service_.active_requests;
 }
 
-void Call::MessageCame(std::size_t bytes, const std::string& id) {
+void RequestContext::OnMessage(std::size_t bytes, const std::string& id) {
   if (std::exchange(reads_, false)) credit_.MessageEnded(peer_, bytes);
   if (server::IsRequestId(id)) {
     id_ = id;
@@ -120,30 +122,30 @@ void Call::MessageCame(std::size_t bytes, const std::string& id) {
                                              "at most ",
                                              server::kRequestIdBytesMax, " characters"));
   }
-  TellId();
+  SendId();
 }
 
-void Call::TellId() {
-  if (!std::exchange(told_id_, true)) context_.AddInitialMetadata("x-request-id", id_);
+void RequestContext::SendId() {
+  if (!std::exchange(id_sent_, true)) context_.AddInitialMetadata("x-request-id", id_);
 }
 
-bool Call::IsLate() const {
+bool RequestContext::IsLate() const {
   if (!deadline_.has_value()) return false;
   return Clock::now() >= *deadline_ - (*deadline_ - arrived_) / kDeadlineSteps - kDeadlineTravel;
 }
 
-void Call::End(const Status& status) noexcept {
+void RequestContext::End(const Status& status) noexcept {
   if (std::exchange(ended_, true)) return;
   try {
-    TellId();
-    Book(server::RowOf(status).http_status);
+    SendId();
+    Record(server::RowOf(status).http_status);
   } catch (const std::exception&) {  // the allocator threw, and a log line would need memory, too
   }
 }
 
-void Call::Book(int http_status) const {
+void RequestContext::Record(int http_status) const {
   service_.metrics().RequestEnded(path_, http_status);
-  if (!live_->config.log_access) return;
+  if (!reloadable_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
   Json::Object fields = {{"method", "gRPC"}, {"route", path_},           {"status", http_status},
                          {"ms", ms.count()}, {"tenant", caller_.tenant}, {"id", id_}};

@@ -7,20 +7,20 @@
 #include <string>
 
 #include "server/core/service.h"
+#include "server/http/access.h"
 #include "server/http/connection.h"
-#include "server/http/gate.h"
 #include "server/http/response.h"
 
 namespace thermocline::http {
 
 // Thread-compatible; owned by one connection.
-class Exchange {
+class RequestContext {
  public:
   // Begins at the request's first byte. A drain waits for it until Release.
-  Exchange(server::Service& service, const Peer& peer);
-  ~Exchange() { Release(); }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
+  RequestContext(server::Service& service, const Peer& peer);
+  ~RequestContext() { Release(); }
+  RequestContext(const RequestContext&) = delete;
+  RequestContext& operator=(const RequestContext&) = delete;
 
   // Records the caller and limits from the header. Returns a response if the request is rejected or
   // answered without its body, which is read only for authorized clients. `errors`: the form of
@@ -32,7 +32,7 @@ class Exchange {
   // Sets the route's template, never a raw path, for the metrics.
   void SetRoute(std::string route) { head_.route = route_ = std::move(route); }
   // Reports ignored fields: to the client in the answer, to the operator in log and metrics.
-  void NoteIgnored(const std::vector<std::string>& fields);
+  void ReportIgnored(const std::vector<std::string>& fields);
   // Counts bytes of the answer's body.
   void CountBytes(std::size_t bytes) { body_bytes_ += bytes; }
   // Logs and counts the answer, once. `generation`: nullptr for an answer without tokens.
@@ -41,11 +41,11 @@ class Exchange {
   void Release();
 
   // The configuration for this request.
-  const server::Live& live() const { return *live_; }
+  const server::ReloadableConfig& reloadable() const { return *reloadable_; }
   // The limits for writing to this client.
   WriteLimits write_limits() const {
-    return {.stuck = std::chrono::seconds(live_->config.write_timeout_s),
-            .bytes_per_s_min = live_->config.write_bytes_per_s_min};
+    return {.stuck = std::chrono::seconds(reloadable_->config.write_timeout_s),
+            .bytes_per_s_min = reloadable_->config.write_bytes_per_s_min};
   }
   const ResponseHead& head() const { return head_; }
   const Caller& caller() const { return caller_; }
@@ -53,7 +53,7 @@ class Exchange {
 
  private:
   server::Service& service_;
-  const std::shared_ptr<const server::Live> live_;
+  const std::shared_ptr<const server::ReloadableConfig> reloadable_;
   ResponseHead head_;
   Caller caller_;
   std::string method_ = "?", route_ = "unreadable", trace_id_;

@@ -27,7 +27,7 @@ struct Infill {
 // A text, token ids, a conversation, or a gap.
 using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
 
-struct Asked {
+struct GenerationRequest {
   std::string model = {};            // "" = not given
   Request request = {};              // without prompt, tenant and deadline
   std::vector<Prompt> prompts = {};  // at least one
@@ -36,7 +36,7 @@ struct Asked {
   int choices = 1;                   // per prompt
   std::optional<GrammarSpec> grammar = {};
   // Set for a conversation: the output is parsed into reasoning, text and calls
-  // (Submission::reading).
+  // (Submission::parser_config).
   bool in_parts = false;
   // Set if the client wants the prompts' embeddings instead of an answer: one request for all of
   // them.

@@ -1,8 +1,8 @@
-#include "engine/ffn/read_ahead_judge.h"
+#include "engine/ffn/read_ahead_monitor.h"
 
 namespace thermocline::ffn {
 
-bool ReadAheadJudge::Pays(std::int64_t fresh_uses, const FlashCounters& c) {
+bool ReadAheadMonitor::Pays(std::int64_t fresh_uses, const FlashCounters& c) {
   fresh_mean_ += (static_cast<float>(fresh_uses - fresh_uses_) - fresh_mean_) / 32;
   fresh_uses_ = fresh_uses;
   if (fresh_mean_ < kFreshMin) return false;

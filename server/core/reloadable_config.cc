@@ -1,4 +1,4 @@
-#include "server/core/live.h"
+#include "server/core/reloadable_config.h"
 
 #include <sys/un.h>
 
@@ -130,7 +130,7 @@ bool OriginMatches(const std::string& allowed, const std::string& origin) {
           std::all_of(port.begin() + 1, port.end(), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
-std::vector<std::string> Loosened(const Live& before, const Live& after) {
+std::vector<std::string> Loosened(const ReloadableConfig& before, const ReloadableConfig& after) {
   std::vector<std::string> out;
   const auto added = [&out](const char* what, const std::vector<std::string>& from,
                             const std::vector<std::string>& to) {
@@ -148,29 +148,29 @@ std::vector<std::string> Loosened(const Live& before, const Live& after) {
   return out;
 }
 
-Result<std::shared_ptr<const Live>> MakeLive(const ServerConfig& config) {
+Result<std::shared_ptr<const ReloadableConfig>> MakeReloadableConfig(const ServerConfig& config) {
   RETURN_IF_ERROR(CheckServer(config));
-  auto live = std::make_shared<Live>();
-  live->config = config;
+  auto reloadable = std::make_shared<ReloadableConfig>();
+  reloadable->config = config;
   if (!config.api_keys_file.empty()) {
     auto keys = ApiKeys::Load(config.api_keys_file);
     if (!keys.ok()) {
       return base::InvalidArgument("server.api_keys_file: ", keys.status().message());
     }
-    live->keys = *std::move(keys);
+    reloadable->keys = *std::move(keys);
   }
   for (const std::string& host : SplitList(config.allowed_hosts)) {
     RETURN_IF_ERROR(CheckHost(host));
-    live->allowed_hosts.push_back(Lower(host));
+    reloadable->allowed_hosts.push_back(Lower(host));
   }
   for (const std::string& origin : SplitList(config.allowed_origins)) {
     if (!IsOrigin(origin)) {
       return base::InvalidArgument("server.allowed_origins: '", origin,
                                    "' is no origin like https://example.org or http://host:8080");
     }
-    live->allowed_origins.push_back(NormalOrigin(origin));
+    reloadable->allowed_origins.push_back(NormalOrigin(origin));
   }
-  return std::shared_ptr<const Live>(std::move(live));
+  return std::shared_ptr<const ReloadableConfig>(std::move(reloadable));
 }
 
 }  // namespace thermocline::server

@@ -25,22 +25,22 @@ struct Caller {
 
 // Counts in Service::active_requests, so that a drain waits for it, and reports the connection's
 // bytes to `credit`.
-class Call {
+class RequestContext {
  public:
   // `path`: "/thermocline.v1.Inference/Generate". The id comes from the metadata, else it is new.
-  Call(server::Service& service, ConnectionCredit& credit, ::grpc::CallbackServerContext& context,
-       std::string path);
-  ~Call();
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  RequestContext(server::Service& service, ConnectionCredit& credit,
+                 ::grpc::CallbackServerContext& context, std::string path);
+  ~RequestContext();
+  RequestContext(const RequestContext&) = delete;
+  RequestContext& operator=(const RequestContext&) = delete;
 
   // Called when the message of an accepted call has arrived, before any answer. `id`: the message's
   // own id; "" = none.
-  void MessageCame(std::size_t bytes, const std::string& id = "");
+  void OnMessage(std::size_t bytes, const std::string& id = "");
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
   // The configuration and keys for this call.
-  const server::Live& live() const { return *live_; }
+  const server::ReloadableConfig& reloadable() const { return *reloadable_; }
   // The reason to reject the caller, or OK.
   const Status& refusal() const { return refusal_; }
   // The client's deadline, or nullopt.
@@ -60,15 +60,15 @@ class Call {
 
  private:
   // Sends the id with the initial metadata, once it is known.
-  void TellId();
-  void Book(int http_status) const;
+  void SendId();
+  void Record(int http_status) const;
 
   server::Service& service_;
   ConnectionCredit& credit_;
   ::grpc::CallbackServerContext& context_;
   const std::string peer_;  // as CanonicalPeer
   const std::chrono::steady_clock::time_point arrived_;
-  const std::shared_ptr<const server::Live> live_;
+  const std::shared_ptr<const server::ReloadableConfig> reloadable_;
   const std::string path_;
   std::string id_, trace_id_;
   Caller caller_;
@@ -78,7 +78,7 @@ class Call {
   std::size_t metadata_bytes_ = 0;
   bool accepted_ = false;
   bool reads_ = false;  // its message may still arrive
-  bool told_id_ = false, ended_ = false;
+  bool id_sent_ = false, ended_ = false;
 };
 
 }  // namespace thermocline::rpc

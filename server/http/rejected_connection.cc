@@ -1,4 +1,4 @@
-#include "server/http/turned_away.h"
+#include "server/http/rejected_connection.h"
 
 #include <array>
 #include <utility>
@@ -15,18 +15,18 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-class Farewell : public std::enable_shared_from_this<Farewell> {
+class RejectedConnection : public std::enable_shared_from_this<RejectedConnection> {
  public:
-  Farewell(StreamSocket socket, std::shared_ptr<std::atomic<int>> waiting)
+  RejectedConnection(StreamSocket socket, std::shared_ptr<std::atomic<int>> waiting)
       : socket_(std::move(socket)),
         timer_(socket_.get_executor()),
         pause_(socket_.get_executor()),
         waiting_(std::move(waiting)) {}
-  ~Farewell() { --*waiting_; }
+  ~RejectedConnection() { --*waiting_; }
 
   auto executor() { return socket_.get_executor(); }
   void Start() {
-    timer_.expires_after(kTurnedAwayTime);
+    timer_.expires_after(kRejectedTime);
     timer_.async_wait([weak = weak_from_this()](error_code error) {
       const auto self = error ? nullptr : weak.lock();
       error_code ignored;
@@ -58,17 +58,18 @@ class Farewell : public std::enable_shared_from_this<Farewell> {
 
 }  // namespace
 
-void SendAway(StreamSocket socket, std::string answer, std::shared_ptr<std::atomic<int>> waiting) {
+void RejectConnection(StreamSocket socket, std::string answer,
+                      std::shared_ptr<std::atomic<int>> waiting) {
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(answer), ignored);
   socket.shutdown(StreamSocket::shutdown_send, ignored);
-  if (++*waiting > kTurnedAwayMax) {
+  if (++*waiting > kRejectedMax) {
     --*waiting;
     return;
   }
-  const auto farewell = std::make_shared<Farewell>(std::move(socket), std::move(waiting));
-  asio::dispatch(farewell->executor(), [farewell] { farewell->Start(); });
+  const auto rejected = std::make_shared<RejectedConnection>(std::move(socket), std::move(waiting));
+  asio::dispatch(rejected->executor(), [rejected] { rejected->Start(); });
 }
 
 }  // namespace thermocline::http
