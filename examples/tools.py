@@ -26,7 +26,8 @@ TOOLS = [{"type": "function", "function": {
 messages = [{"role": "user", "content": "What is the weather in Rome?"}]
 choice = "required"
 for turn in range(4):  # a model may call more than once
-    answer = client.chat.completions.create(model=model, messages=messages, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, max_tokens=100)
+    answer = client.chat.completions.create(
+        model=model, messages=messages, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, max_tokens=100)
     message = answer.choices[0].message
     messages.append(message.model_dump(exclude_none=True))
     if not message.tool_calls:
