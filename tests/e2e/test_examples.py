@@ -50,7 +50,8 @@ def shell(line, folder, server=None, **environment):
     env |= {"PATH": f"{Path(sys.executable).parent}:{BIN}:{env['PATH']}", "THERMOCLINE_MODELS": str(ROOT / "config/models")} | environment
     if server:
         env |= {"THERMOCLINE_URL": server.url, "THERMOCLINE_GRPC": f"127.0.0.1:{server.grpc_port}"}
-    return subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    command = ["bash", "-c", f"set -o pipefail; {line}"]
+    return subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
 
 
 def output(file, folder, server, **environment):
@@ -107,11 +108,15 @@ def test_tools(server, folder):
     # The answer is the one to the conversation with the call and its result.
     tools = [{"type": "function", "function": {"name": "get_weather", "description": "The weather in a city", "parameters": {
         "type": "object", "properties": {"city": {"type": "string", "enum": ["Rome", "Oslo", "Lima"]}}, "required": ["city"]}}}]
-    asked = [{"role": "user", "content": "What is the weather in Rome?"}]
-    called = post(server, "/v1/chat/completions", messages=asked, tools=tools, tool_choice="required", parallel_tool_calls=False, max_tokens=100)["choices"][0]["message"]
+    asked = {"role": "user", "content": "What is the weather in Rome?"}
+
+    def message(*messages, **fields):
+        body = {"messages": messages, "tools": tools, "parallel_tool_calls": False, "max_tokens": 100, **fields}
+        return post(server, "/v1/chat/completions", **body)["choices"][0]["message"]
+
+    called = message(asked, tool_choice="required")
     told = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": json.dumps({"city": city, "celsius": 21, "sky": "clear"})}
-    expected = lambda *rest: post(server, "/v1/chat/completions", messages=[*asked, *rest], tools=tools, parallel_tool_calls=False, max_tokens=100)["choices"][0]["message"]["content"]
-    assert answer == expected(called, told) != expected()
+    assert answer == message(asked, called, told)["content"] != message(asked)["content"]
 
 
 def test_embeddings(server, folder):
@@ -148,8 +153,8 @@ def test_a_file_of_requests(server, folder):
 
 
 def test_the_key_is_sent(folder, tmp_path):
-    line = subprocess.run([BIN / "thermoclined", "--hash-key", "user"], input=KEY + "\n", capture_output=True, text=True, check=True, timeout=60).stdout
-    (tmp_path / "keys").write_text(line)
+    hashed = subprocess.run([BIN / "thermoclined", "--hash-key", "user"], input=KEY + "\n", capture_output=True, text=True, check=True, timeout=60)
+    (tmp_path / "keys").write_text(hashed.stdout)
     with Daemon("grpc.address=127.0.0.1:0", f"server.api_keys_file={tmp_path}/keys") as d:
         shell("python -m grpc_tools.protoc -I../proto --python_out=. --grpc_python_out=. thermocline/v1/inference.proto", folder)
         for file in ("chat.py", "chat.sh", "structured_output.py", "tools.py", "embeddings.py", "grpc_chat.py"):
@@ -162,7 +167,8 @@ def test_addresses_of_the_readme_are_those_of_the_programs():
     defaults = dict(re.findall(r"^\| `(THERMOCLINE_\w+)` \| `(.*?)` \|", README, re.M))
     assert set(defaults) == {"THERMOCLINE_URL", "THERMOCLINE_GRPC", "THERMOCLINE_KEY"}
     for path in [*FOLDER.glob("*.py"), *FOLDER.glob("*.sh")]:
-        used = dict(re.findall(r"""environ\.get\(["'](\w+)["'], ["'](.*?)["']\)""", path.read_text())) | dict(re.findall(r"\$\{(\w+):-(.*?)\}", path.read_text()))
+        text = path.read_text()
+        used = dict(re.findall(r"""environ\.get\(["'](\w+)["'], ["'](.*?)["']\)""", text) + re.findall(r"\$\{(\w+):-(.*?)\}", text))
         assert used and used.items() <= defaults.items(), path.name
     settings = yaml.safe_load((ROOT / "config/thermocline.yaml").read_text())["server"]
     assert defaults["THERMOCLINE_URL"] == f"http://{settings['host']}:{settings['port']}"
@@ -291,8 +297,9 @@ def test_a_file_of_ollama_is_found_and_served(tmp_path):
         (models / f"blobs/sha256-{digest}").write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes() if name == "model" else b"{}")
     manifest = models / "manifests/registry.ollama.ai/library/llama3.2/latest"
     manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"schemaVersion": 2, "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "digest": "sha256:" + "4" * 64},
-                                    "layers": [{"mediaType": f"application/vnd.ollama.image.{name}", "digest": f"sha256:{digest}", "size": 2} for name, digest in layers]}))
+    listed = [{"mediaType": f"application/vnd.ollama.image.{name}", "digest": f"sha256:{digest}", "size": 2} for name, digest in layers]
+    config = {"mediaType": "application/vnd.docker.container.image.v1+json", "digest": "sha256:" + "4" * 64}
+    manifest.write_text(json.dumps({"schemaVersion": 2, "config": config, "layers": listed}))
     [command] = re.findall(r"^    (cd ~/\.ollama/models\n    python3 -c .*\n.*)$", PAGE, re.M)
     printed = shell(command, tmp_path, HOME=str(tmp_path))
     assert printed.returncode == 0 and printed.stdout == f"blobs/sha256-{'1' * 64}\n", printed.stderr
