@@ -283,6 +283,18 @@ def test_settings_options_and_routes_of_the_page_exist():
     assert found["keys"] >= 20 and found["options"] >= 12 and found["routes"] >= 17 and found["commands"] >= 7, found
 
 
+def test_commands_of_the_pages_tables_run(tmp_path):
+    for name in ("MODEL", "OTHER"):
+        shutil.copy(ROOT / "config/models/tidepool.gguf", tmp_path / name)
+    (tmp_path / "FILE").write_text("Once upon a time there was an owl. " * 100)
+    lines = [code for _, cell in ours() for code in re.findall(r"`(thermocline [^`]*)`", cell)]
+    assert len(lines) == 7
+    for line in lines:
+        (tmp_path / "OUT").unlink(missing_ok=True)
+        result = shell(line, tmp_path)
+        assert result.returncode == 0, f"{line}\n{result.stderr}"
+
+
 def test_routes_that_the_page_calls_missing_are(server):
     assert all(httpx.get(server.url + path, timeout=30).status_code == 404 for path in ("/api/v0/models", "/api/v1/models"))
     assert all(httpx.post(server.url + f"/api/{name}", json={"model": "x"}, timeout=30).status_code == 404 for name in ("create", "copy", "push"))
