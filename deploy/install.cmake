@@ -24,6 +24,11 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTE
 install(FILES deploy/systemd/cuda.conf deploy/systemd/jetson.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/systemd)
 install(DIRECTORY deploy/haproxy deploy/envoy deploy/kubernetes deploy/grafana deploy/prometheus
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples PATTERN "*.py" EXCLUDE)
+# compose.yaml and what it mounts stay behind, because it builds an image from the repository.
+install(FILES examples/README.md examples/chat.py examples/structured_output.py examples/tools.py examples/embeddings.py
+  examples/grpc_chat.py examples/batch.jsonl DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(PROGRAMS examples/chat.sh DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY proto/thermocline DESTINATION ${CMAKE_INSTALL_DOCDIR}/proto FILES_MATCHING PATTERN "*.proto")
 install(FILES deploy/completion/thermocline.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME thermocline)
 foreach(program thermoclined thermocline-load)
   install(CODE "file(CREATE_LINK thermocline \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/bash-completion/completions/${program}\" SYMBOLIC)")

@@ -11,8 +11,12 @@ import pytest
 import yaml
 from conftest import BIN, ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/jetson/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy/jetson/README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = ("thermocline", "thermoclined", "thermocline-load")
+
+
+def path_of(page):
+    return str(page.relative_to(ROOT))
 
 
 @cache
@@ -44,7 +48,7 @@ def commands(page, programs=PROGRAMS):
         i += 1
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_commands_have_their_options(page):
     for number, words in commands(page):
         program = [words[0]]
@@ -63,7 +67,7 @@ def test_there_are_commands():
     assert sum(len(list(commands(page))) for page in PAGES) > 60
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_settings_exist(page):
     """Every `--set section.key=` is a key of config/thermocline.yaml."""
     sections, keys = None, set()
@@ -80,7 +84,7 @@ def anchor(heading):
     return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith(("http:", "https:")):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from conftest import BIN, ROOT, Daemon
-from test_docs import PAGES, commands
+from test_docs import PAGES, commands, path_of
 
 # Commands that are to fail here, with a part of the message that says why.
 REFUSED = {"--device cuda": "CUDA"}
@@ -43,6 +43,7 @@ def fill(folder):
     (folder / "SMALL").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
     (folder / "HF_FOLDER").symlink_to(ROOT / "tests/golden/models/tidepool/target")
     (folder / "config").symlink_to(ROOT / "config")
+    shutil.copy(ROOT / "examples/batch.jsonl", folder)
     for name in ("FILE", "TEXT", "WORDS", "WORDS.txt"):
         (folder / name).write_text(STORY)
     (folder / "prompts.txt").write_text("Once upon a time\nThe owl\n")
@@ -77,7 +78,7 @@ def run_daemon(line, folder):
                 for s in re.findall(r"--set (\S+)", line)]
     config = re.search(r"--config (\S+)", line)
     address = [] if any(s.startswith("grpc.address") for s in settings) else ["grpc.address="]
-    settings = [re.sub(r"^(grpc.address=127.0.0.1:)\d+", r"\g<1>0", s) for s in settings] + address
+    settings = [re.sub(r"^(grpc.address=127.0.0.1:|server.port=)\d+", r"\g<1>0", s) for s in settings] + address
     with Daemon(*settings, config=folder / config[1] if config else None) as d:
         assert d.process.poll() is None, d.text()
 
@@ -114,7 +115,7 @@ def server():
         yield d
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p, ("curl",)))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p, ("curl",)))], ids=path_of)
 def test_curl_lines_are_answered(page, tmp_path, server):
     for number, words in commands(page, ("curl",)):
         line = re.sub(r"http://127.0.0.1:\d+", server.url, " ".join(words))
@@ -122,7 +123,7 @@ def test_curl_lines_are_answered(page, tmp_path, server):
         assert result.returncode == 0 and result.stdout, f"{page.name}:{number}: {line}\n{result.stderr}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "```python\n" in p.read_text()], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if "```python\n" in p.read_text()], ids=path_of)
 def test_python_blocks_run(page, tmp_path, server):
     """One program of a page's blocks; `client` is the README's."""
     if "inference_pb2" in page.read_text():
@@ -136,7 +137,7 @@ def test_python_blocks_run(page, tmp_path, server):
     assert result.returncode == 0 and result.stdout.endswith("ran\n"), f"{page.name}:\n{program}\n{result.stderr}"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p))], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if any(commands(p))], ids=path_of)
 def test_commands_run(page, tmp_path, server):
     fill(tmp_path)
     ran = 0

@@ -68,6 +68,12 @@ def test_examples_are_the_files_of_deploy(contents):
     for name in ("systemd/jetson.conf", "haproxy/haproxy.cfg", "envoy/envoy.yaml", "kubernetes/statefulset.yaml", "prometheus/rules.yml", "grafana/dashboards"):
         assert (examples / name).exists() or (examples / f"{name}.gz").exists(), name
     assert (examples / "haproxy/haproxy.cfg").read_bytes() == (ROOT / "deploy/haproxy/haproxy.cfg").read_bytes()
+    for path in (ROOT / "examples").iterdir():
+        if path.suffix in (".py", ".sh", ".jsonl", ".md") and not path.name.endswith(".answers.jsonl"):
+            installed = examples / path.name
+            assert installed.read_bytes() == path.read_bytes() and os.access(installed, os.X_OK) == os.access(path, os.X_OK), path.name
+    proto = "proto/thermocline/v1/inference.proto"  # beside the examples, as in a clone
+    assert (examples.parent / proto).read_bytes() == (ROOT / proto).read_bytes()
 
 
 def complete(contents, *words):
