@@ -20,7 +20,8 @@ install(FILES config/models/tidepool.gguf config/models/tidepool.gguf.tcp config
   DESTINATION ${CMAKE_INSTALL_DATADIR}/thermocline/models)
 install(DIRECTORY config/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/thermocline)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN papers EXCLUDE)
+install(FILES SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png" PATTERN papers EXCLUDE)
 install(FILES deploy/systemd/cuda.conf deploy/systemd/jetson.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/systemd)
 install(DIRECTORY deploy/haproxy deploy/envoy deploy/kubernetes deploy/grafana deploy/prometheus
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples PATTERN "*.py" EXCLUDE)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh clone to a chat: installs missing packages, builds the daemon, and serves the built-in model.
+# From a fresh clone to a chat: installs missing packages, builds the daemon and the command line, and serves the built-in model.
 #   deploy/quickstart.sh [--cuda] [--with-prometheus] [ARGUMENT of thermoclined ...]
 # For example: deploy/quickstart.sh --set model.path=/models/my.gguf
 # The GPU's kernels are built where a GPU and nvcc are found; --cuda builds them without a GPU, too. --with-prometheus starts a
@@ -52,7 +52,7 @@ fi
 log=$(mktemp)
 echo "building (a few minutes the first time)"
 cmake --preset release -DTHERMOCLINE_TESTS=OFF -DTHERMOCLINE_CUDA=$cuda >"$log" 2>&1 || { cat "$log"; exit 1; }
-NINJA_STATUS='@%f/%t %e ' cmake --build --preset release --target thermoclined 2>&1 | show_progress "$log" ||
+NINJA_STATUS='@%f/%t %e ' cmake --build --preset release --target thermoclined thermocline thermocline-load 2>&1 | show_progress "$log" ||
   { tail -n 40 "$log"; exit 1; }
 
 build/release/bin/thermoclined --config config/thermocline.yaml "$@" 2> >(tee "$log" >&2) &
@@ -84,8 +84,8 @@ Or with curl:
   curl -N ${url}v1/chat/completions -H 'content-type: application/json' \\
     -d '{"messages": [{"role": "user", "content": "Tell me a story about an owl."}], "stream": true}'
 
-Ctrl-C ends it. The command line, build/release/bin/thermocline, is built by:
+Ctrl-C ends it. For the commands thermocline, thermoclined and thermocline-load in another terminal:
 
-  cmake --build --preset release
+  export PATH="$PWD/build/release/bin:\$PATH"
 EOF
 wait "$daemon"

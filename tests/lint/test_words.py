@@ -52,6 +52,11 @@ def test_the_check_of_subjects_finds_what_it_looks_for(subject, wrong):
     assert len(faults(subject)) == wrong, faults(subject)
 
 
+def test_the_readme_can_be_read_at_once():
+    text = (prose.ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150 and len(text.split()) <= 1500
+
+
 def test_subjects_of_commits_name_one_change():
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("no whole history of git: which commits are newer than the check is unknown")

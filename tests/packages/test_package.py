@@ -76,6 +76,14 @@ def test_examples_are_the_files_of_deploy(contents):
     assert (examples.parent / proto).read_bytes() == (ROOT / proto).read_bytes()
 
 
+def test_the_pages_keep_their_places(contents):
+    """README.md and docs/README.md are two pages, and a link from one page to another leads to it."""
+    pages = contents / "usr/share/doc/thermocline"
+    plain = lambda path: gzip.decompress(Path(f"{path}.gz").read_bytes()) if Path(f"{path}.gz").exists() else path.read_bytes()  # noqa: E731
+    for name in ("README.md", "SECURITY.md", "docs/README.md", "docs/operations.md", "docs/page.png", "docs/house.svg"):
+        assert plain(pages / name) == (ROOT / name).read_bytes(), name
+
+
 def complete(contents, *words):
     """What bash offers for the last of `words`."""
     script = f"""source {contents}/usr/share/bash-completion/completions/thermocline
