@@ -178,15 +178,16 @@ void Matcher::Accept(int token) {
   while (!ParseOn(Parser::kWorkMax)) continue;
   mask_valid_ = filling_ = overrun_ = false;
   const Position from = history_.back();
+  Parser::Place nowhere;
+  nowhere.set = {from.mark.items, from.mark.items};
   parser_.CutTo(from.mark);
   parser_.ClearWork();
   if (grammar_->vocabulary().is_end(token)) {
     const bool over = from.place.complete || from.over;
-    history_.push_back({.mark = from.mark, .over = over, .lost = !over});
-    history_.back().place.set = {from.mark.items, from.mark.items};
+    history_.push_back({.place = nowhere, .mark = from.mark, .over = over, .lost = !over});
     return;
   }
-  history_.push_back({.mark = from.mark});
+  history_.push_back({.place = nowhere, .mark = from.mark});
   token_ = token;
   parsed_ = 0;
   behind_ = from.place;
