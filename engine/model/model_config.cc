@@ -294,8 +294,9 @@ Status RequireDense(const ModelConfig& config, std::string_view what) {
 Status RequireAttention(const ModelConfig& config, std::string_view what) {
   if (!config.recurrent.any()) return OkStatus();
   return base::FailedPrecondition(what, ": ", config.recurrent.layers(),
-                                  " layers of this model are recurrent, and their state has no "
-                                  "place there");
+                                  " layers of this model are recurrent, and a draft's state cannot "
+                                  "go back by single tokens; use drafts of the text (ngram) or of "
+                                  "a model whose layers all have attention");
 }
 
 Status RequireNetworks(const ModelConfig& config, std::string_view what) {

@@ -193,6 +193,14 @@ def test_states_that_cannot_be_are_refused_by_name(edit, words, tmp_path):
     assert words in refusal("eval", tmp_path, "--tokens", tokens, "--logits", tmp_path / "logits.npy")
 
 
+def test_modes_that_cannot_have_states_are_refused_by_name():
+    """A draft model is rolled back token by token, and the model itself as a draft has one state alone."""
+    model = GOLDEN / "nemotron_h" / "model.gguf"
+    asked = ["run", model, "-p", "a", "-n", 4]
+    for more in (["--draft", model], ["--spec", "sync", "--spec-source", "self"], ["--ffn-mode", "inputs"]):
+        assert "recurrent" in refusal(*asked, *more), more
+
+
 @pytest.mark.parametrize("key,change", [("recurrent_layers", b"recurrent_layerx"), ("block_count", b"block_counx")])
 def test_a_file_that_lacks_what_says_its_layers_is_read_or_refused(key, change, tmp_path):
     """Without the list a file has the family's period of four, as this one does."""
