@@ -10,12 +10,15 @@ import pathlib
 import random
 import shutil
 
+import gguf
 import httpx
+import numpy as np
 import pytest
 from conftest import Daemon, refusal, run, run_json
 from daemon_client import value
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
+LONG = GOLDEN.parent / "long_states"
 NAMES = ["lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe", "granitehybrid", "granitehybrid_dense", "nemotron_h", "nemotron_h_moe"]
 KINDS = ["lfm2", "qwen35moe", "granitehybrid", "nemotron_h"]  # one of each mixer, with experts and without
 VOCABULARY = range(4, 96)
@@ -228,3 +231,43 @@ def test_layers_and_experts_from_flash_give_the_same_text(mixer, more, share, tm
     run("pack", model)
     asked = ["run", model, "-p", "w1 w2 w3", "-n", 24, "--ignore-eos", "--temperature", 0]
     assert run(*asked, "--ffn-memory", share).stdout == run(*asked).stdout
+
+
+@pytest.mark.parametrize("mixer,matrices", [
+    ("delta-net", {"attn_qkv", "attn_gate", "ssm_alpha", "ssm_beta", "ssm_out"}), ("mamba2", {"ssm_in", "ssm_out"}),
+    ("conv", {"shortconv.in_proj", "shortconv.out_proj"})])
+def test_an_importance_matrix_knows_the_matrices_of_recurrent_layers(mixer, matrices, tmp_path):
+    model, importance, text = tmp_path / "model.gguf", tmp_path / "importance.gguf", tmp_path / "text"
+    text.write_text(" ".join(f"w{i % 40}" for i in range(100)))
+    run("synth", model, "--mixer", mixer, *SYNTH[:-1], "f16", "--intermediate-size", 512)
+    run("imatrix", model, "--text", text, "-o", importance)
+    sums = {t.name.removesuffix(".weight.in_sum2"): t for t in gguf.GGUFReader(importance).tensors if t.name.endswith(".in_sum2")}
+    assert matrices == {name.split(".", 2)[2] for name in sums if name.startswith("blk.0.")} - {"ffn_gate", "ffn_up", "ffn_down"}
+    assert all((sums[f"blk.0.{name}"].data > 0).all() for name in matrices)
+    result = run("convert", model, tmp_path / "q3.gguf", "--quantize", "q3_k", "--imatrix", importance)
+    assert b"the importance matrix knows" not in result.stderr
+    assert run("run", tmp_path / "q3.gguf", "-p", "w1 w2", "-n", 4, "--ignore-eos").stdout
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_vectors_of_texts_do_not_depend_on_company(name):
+    asked = prompts(6, seed=5)
+    with Daemon(*settings(name, KEPT)) as d:
+        vector = lambda prompt: httpx.post(d.url + "/v1/embeddings", json={"input": prompt}, timeout=60).json()["data"][0]["embedding"]  # noqa: E731
+        alone = [vector(p) for p in asked]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            assert list(pool.map(vector, asked)) == alone
+        assert httpx.post(d.url + "/v1/embeddings", json={"input": asked}, timeout=60).json()["data"][3]["embedding"] == alone[3]
+
+
+@pytest.mark.parametrize("golden", sorted(LONG.glob("*.npy")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("way", [[], ["--decode"]], ids=["chunks", "one by one"])
+def test_states_behind_2000_tokens_are_those_of_transformers(golden, way, tmp_path):
+    shutil.copy(GOLDEN / golden.stem / "model.safetensors", tmp_path)
+    config = json.loads((GOLDEN / golden.stem / "config.json").read_text()) | {"max_position_embeddings": 4096}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    logits = tmp_path / "logits.npy"
+    run("eval", tmp_path, "--tokens", LONG / "tokens.json", "--logits", logits, "--kv-type", "f32", *way)
+    expected = np.load(golden)
+    got = np.load(logits).reshape(-1, expected.shape[1])[-len(expected):]
+    assert np.abs(got - expected).max() < 1e-4 * np.abs(expected).max()
