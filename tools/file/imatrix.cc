@@ -25,8 +25,11 @@ struct ImatrixOptions {
 // Sums the squares of each matrix's inputs, by the address of its weights.
 class Collector final : public nn::ProductTap, public ffn::FfnTap {
  public:
-  explicit Collector(const model::Weights& weights) : down_rows_(weights.layers.size()) {
-    for (std::size_t l = 0; l < weights.layers.size(); ++l) Name(weights.layers[l], l);
+  Collector(const model::Weights& weights, model::Mixer mixer) : down_rows_(weights.layers.size()) {
+    for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+      Name(weights.layers[l], l);
+      NameRecurrent(weights.layers[l].recurrent, mixer, StrCat("blk.", l, "."));
+    }
   }
 
   void OnProduct(const kernels::PackedMatrix& weight, const float* x, int tokens) override {
@@ -103,6 +106,27 @@ class Collector final : public nn::ProductTap, public ffn::FfnTap {
     Add(p + "ffn_down_shexp", e.shared_down.weight);
   }
 
+  void NameRecurrent(const model::RecurrentWeights& w, model::Mixer mixer, const std::string& p) {
+    switch (mixer) {
+      case model::Mixer::kAttention:
+      case model::Mixer::kNone:
+        return;
+      case model::Mixer::kShortConv:
+        Add(p + "shortconv.in_proj", w.in.weight);
+        return Add(p + "shortconv.out_proj", w.out.weight);
+      case model::Mixer::kMamba2:
+        Add(p + "ssm_in", w.in.weight);
+        return Add(p + "ssm_out", w.out.weight);
+      case model::Mixer::kDeltaNet:
+        Add(p + "attn_qkv", w.in.weight);
+        Add(p + "attn_gate", w.gate.weight);
+        Add(p + "ssm_alpha", w.alpha.weight);
+        Add(p + "ssm_beta", w.beta.weight);
+        Add(p + "ssm_ba", w.beta_alpha.weight);
+        return Add(p + "ssm_out", w.out.weight);
+    }
+  }
+
   model::Importance importance_;
   std::map<const std::uint8_t*, Place> matrices_;      // by their first byte
   std::vector<model::Importance::Matrix*> down_rows_;  // [L] or null
@@ -125,7 +149,7 @@ Status Imatrix(const ImatrixOptions& options) {
         ": an importance matrix is measured with all weights in memory, on the CPU: "
         "leave out the GPU (--device cpu), or give more memory");
   ASSIGN_OR_RETURN(const auto windows, ReadTextWindows(options.text, *model));
-  Collector collector(*model->weights);
+  Collector collector(*model->weights, model->config.recurrent.kind);
   ProgressBar bar("measuring");
   RETURN_IF_ERROR(RunWindows(*model, windows, collector, {}, bar.callback(), &collector));
   bar.Clear();
