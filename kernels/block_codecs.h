@@ -149,8 +149,9 @@ void ConvertTq1ToTq2(const std::uint8_t* tq1, std::uint8_t* tq2);
 // Eight blocks; d times a scale is rounded to f16.
 void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0);
 
-// f32 [columns] to one block, near the least square error. Requires: finite x. Scales above f16's
-// range saturate and those below it become zero, so the block is always finite.
+// Quantizes f32 [columns] to one block with nearly the least squared error, weighted by
+// `importance` [columns] if given. Requires: finite x. Scales above the range of their type
+// saturate, and those below it become zero, so the block is always finite.
 void QuantizeQ4_0WithImportance(const float* x, std::uint8_t* block, const float* importance);
 void QuantizeQ4_1(const float* x, std::uint8_t* block, const float* importance = nullptr);
 void QuantizeQ5_0(const float* x, std::uint8_t* block, const float* importance = nullptr);

@@ -82,13 +82,15 @@ struct DeviceLogitPredictParams {
   NeuronSet out = {};
 };
 
-// The treatment of a product v of row i, bias added, for the tokens the neuron is for:
+// The treatment of v = W[i] . x[t] + bias[i], for the neurons of the set. A bit of a neuron's mask
+// for each token says whether the neuron was selected for it.
 //   kStore    out[t, i] = v
-//   kDecide   out[t, i] = v; the neuron lives for t where act(v) != 0 and |act(v)| >= *least: into
-//             `live`. With `h`: h[t, i] = act(v) where it lives, else 0 (networks without a gate)
-//   kCombine  h[t, i] = act(gate[t, i]) * v (kDRelu: * max(v, 0)), 0 for tokens it is not for
-//   kGated    kDecide for the gate's rows and, in the same launch, kCombine for up's rows of the
-//             neurons that live; out may be null
+//   kDecide   out[t, i] = v. Neuron i is live for t if it is selected for t, act(v) != 0 and
+//             |act(v)| >= *least; `live` receives these neurons. With `h` (networks without a
+//             gate), h[t, i] = act(v) where it is live, else 0
+//   kCombine  h[t, i] = act(gate[t, i]) * v (kDRelu: * max(v, 0)); 0 for tokens not selected
+//   kGated    kDecide with the gate's rows, then kCombine with up's rows of the live neurons, in
+//             one launch; out may be null
 enum class RowsEpilogue : std::uint8_t { kStore, kDecide, kCombine, kGated };
 
 // out[t, i] = W[i] . x[t] for the neurons of a set, each read once for all tokens. Quantised types

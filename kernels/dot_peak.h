@@ -1,5 +1,5 @@
-// The most multiply-adds that a processor can make: the dot product of a table's quantised products
-// on registers, without loads, decoding or scaling.
+// Measures the peak multiply-add rate of a core: the dot-product instructions that an OpTable's
+// quantised kernels use, on values held in registers, without loads, decoding or scaling.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 namespace thermocline::base {
 
-// Lets other work run. Called on the thread of the work that checks for interruption.
+// Lets other tasks run. Interrupted() calls it, on the thread that checks for interruption.
 class Turn {
  public:
   virtual ~Turn() = default;

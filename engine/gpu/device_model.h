@@ -26,7 +26,8 @@ namespace thermocline::gpu {
 struct DevicePlacement {
   int home_layers = 0;  // 0 .. L
   bool head = false;    // the last norm and the head; requires home_layers == L
-  // [L] ascending; empty if the model has no down rows: then each layer is whole on one side.
+  // [L] numbers of the hot neurons, ascending. Empty if the model has no down rows: then each layer
+  // is computed wholly on the device or wholly on the CPU.
   ffn::NeuronIds hot;
   // If both sides share one memory, a layer is split only if its cold neurons come from flash.
   bool cold_on_flash = false;

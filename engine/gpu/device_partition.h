@@ -1,7 +1,8 @@
-// A hot side on a device: neurons of layers that are at home on the CPU.
+// The hot neurons, on a device, of layers whose home is the CPU.
 //
-// The decode thread enqueues a layer's steps on the device's stream, for one token as a graph of
-// the layer, and both ends synchronise by flags (device_exchange.h), without a wait for the stream.
+// The decode thread enqueues a layer's work on the device's stream; a step of one token is a
+// recorded graph for each layer. Host and device synchronise by flags (device_exchange.h), without
+// a wait for the stream.
 #pragma once
 
 #include <vector>

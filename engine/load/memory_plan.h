@@ -36,7 +36,7 @@ struct WorkSizes {
   int tokens_max = 64;  // T of one call, at least logits_max; 0: PrefillChunk's
   int logits_max = 1;   // tokens of one call whose logits may be requested
   int sharing = 0;      // sequences that may share a step, each with a sampler; 0: none share
-  // Upper limit of the context if it is not configured: ChooseContext.
+  // If no context length is configured, ChooseContext chooses at most this many tokens.
   int context_default_max = kContextDefault;
   // Bytes of the KV cache for sequences of `context` tokens, `whole` as below; empty = one
   // sequence.

@@ -194,7 +194,7 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
   return OkStatus();
 }
 
-// Rejects unsupported variants that files of a family may name.
+// Rejects files whose metadata selects a variant of the architecture that is not supported.
 Status RefuseKeys(const Keys& keys, const std::string& prefix) {
   ASSIGN_OR_RETURN(const bool parallel, keys.Bool(prefix + "use_parallel_residual", false));
   ASSIGN_OR_RETURN(const bool causal, keys.Bool(prefix + "attention.causal", true));

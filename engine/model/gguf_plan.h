@@ -18,9 +18,11 @@ struct PlannedTensor {
 // or streams, which are small and have great influence.
 bool StaysFloat(std::string_view tensor);
 
-// Returns the plan in the order of `model.tensors`, which must outlive it. Logs options that would
-// improve the file, and deviations from the request. Unimplemented names a tensor that cannot be
-// read, InvalidArgument a down projection of another shape.
+// Returns the plan in the order of `model.tensors`, which must outlive it; stored input-major
+// copies are left out, and requested ones come last. Logs options that would improve the file, and
+// deviations from the request. Unimplemented: a tensor's type cannot be read. InvalidArgument: a
+// down projection to be transposed has the wrong shape, or input-major copies were requested and a
+// down projection is neuron-major. Both name the tensor.
 Result<std::vector<PlannedTensor>> PlanGguf(const ModelFile& model,
                                             const GgufWriteOptions& options);
 

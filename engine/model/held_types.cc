@@ -83,8 +83,8 @@ constexpr int kI2S = 36;
 Status ConvertI2S(const TensorInfo& tensor, float scale, std::span<const std::byte> from,
                   std::span<std::byte> to) {
   const std::uint16_t d = kernels::FloatToHalf(scale);
-  constexpr std::size_t kBytes = 64,
-                        kBlock = 66;  // bytes of levels, and of a block of TQ2_0
+  constexpr std::size_t kBytes = 64;  // of the levels in a block of TQ2_0
+  constexpr std::size_t kBlock = 66;  // bytes of a whole block: levels and an f16 scale
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto byte = static_cast<unsigned>(from[i]);
     if ((byte & byte >> 1 & 0x55U) != 0)

@@ -233,7 +233,8 @@ GgufName StreamMatrix(std::string_view name, std::string_view suffix) {
   return {};
 }
 
-// Removes the suffixes that gpt-oss's experts use instead, and returns GGUF's.
+// If `name` ends with a suffix that gpt-oss uses for experts ("_bias", "_blocks", "_scales"),
+// removes it and returns the GGUF suffix that replaces it; otherwise returns "".
 std::string TakeSuffix(std::string& name) {
   for (const auto& [stored, gguf] :
        {std::pair{"_bias", ".bias"}, {"_blocks", ".blocks"}, {"_scales", ".scales"}}) {

@@ -95,7 +95,8 @@ bool KvCache::SharesLastBlock(KvKind kind) const {
   return last == kLent || pool_->holders(kind, last) > 1;
 }
 
-// Copies the last block to one of its own before the sequence writes to it.
+// Replaces the last block, which others share, by a copy of the sequence's own, so that it can be
+// written to. Returns false if no block is free.
 bool KvCache::CopyLastBlock(KvKind kind) {
   Table& table = tables_[kind];
   const int copy = pool_->Take(kind);

@@ -1,10 +1,10 @@
 // Writes a bundle file, layer by layer, so that an interrupted run can be resumed.
 //
 // MODEL.tcb.part has the layout of the finished file (bundle_format.h), but begins with the state:
-//   8 bytes magic "TCBPART1", u32 layers that are done, u32 0, u64 u64 XXH3-128 of the header and
-//   of the index before any layer is written (order, activations)
-// A layer is done when its data and its CRCs are on the disk. When all are done, the part gets
-// header, index and hash, and is renamed over MODEL.tcb, which is unchanged until then.
+//   8 bytes magic "TCBPART1", u32 number of layers that are done, u32 0, two u64: the XXH3-128 of
+//   the header and of all layers' positions and activations, which identifies the intended file
+// A layer is done when its data and its CRCs are on the disk. When all are done, header, index and
+// hash are written, and the part is renamed to MODEL.tcb, which is unchanged until then.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,8 @@ int NextMark(const Sequence& s, const nn::KvCache& cache, int at) {
   return next <= s.prompt_tokens() ? next : 0;
 }
 
-// Returns true if `ms` have passed since `begin`, which the first call sets. 0 ms: no limit.
+// Returns true if `ms` milliseconds have passed since `begin`, which is set to now if it is empty.
+// Always false if ms is 0 (no limit).
 bool IsOver(std::optional<SteadyClock::time_point>& begin, double ms) {
   if (ms <= 0) return false;
   if (!begin.has_value()) begin = SteadyClock::now();

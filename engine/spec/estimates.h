@@ -21,11 +21,12 @@ class DecayedMean {
   double value_, memory_, count_ = 0;
 };
 
-// Time of a target step by its tokens, T = 1 .. kDraftTokensMax + 1: a line through all
-// measurements, plus each length's own deviation as far as it was measured often. Without the line,
-// a length with one slow measurement would never be tried again. Since more tokens never take less
-// time, the time of a long step bounds the shorter ones. Each step also informs the other lengths:
-// the context grows, and other processes start and stop.
+// Estimated time of a target step of T = 1 .. kDraftTokensMax + 1 tokens: a line fitted to all
+// measurements, plus each length's deviation from it, weighted more the more often that length was
+// measured. Without the line, a length that was slow once would never be tried again. More tokens
+// never take less time, so an estimate is at most those of longer steps. Each measurement also
+// adjusts the other lengths a little, because a growing context and other processes change all of
+// them.
 class StepTimes {
  public:
   void Add(int tokens, double seconds);

@@ -17,7 +17,8 @@ class ProposalSampler {
   // drawn from.
   void Begin(std::span<const int> prompt, const SamplingParams& params, int width,
              bool distributions);
-  // The tokens generated so far are `generated`: penalties depend on them.
+  // Sets the tokens generated so far, on which penalties depend. Tokens that no longer match are
+  // retracted.
   void Accept(std::span<const int> generated);
   // Requires: logits [V] of the token after the followed ones, at `position`.
   void Draw(std::span<const float> logits, int position, Proposal& proposal);

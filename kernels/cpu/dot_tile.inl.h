@@ -5,8 +5,8 @@
 namespace thermocline::kernels {
 namespace {
 
-// The offset of levels: times the sum of the activations, it is subtracted from a sum of levels
-// times activations.
+// The offset with which levels are stored: the dot product of stored levels and activations, less
+// the offset times the sum of the activations, is the product of the true levels.
 constexpr std::int32_t OffsetOf(DType type) {
   return IsWide(type) ? kWideOffset : LayoutOf(type).offset;
 }

@@ -194,7 +194,8 @@ struct PassSums {
   }
 };
 
-// T tokens' columns, from the slab's first on, times a slab of P panels; `to` are their sums.
+// Multiplies a slab of P panels by the same columns of T tokens. `to` holds the sums over the
+// previous slabs and receives the new ones; at column 0 they begin from zero.
 template <DType type, int P, int T>
 void SlabTimesTile(const Slab (&slab)[P], const SlabPlace& place, const TokenRows& x,
                    float (*to)[P][kPanelRows]) {

@@ -1,7 +1,8 @@
 // Products of the rows of a set of neurons, for float types: a warp for each row.
 //
-// A lane adds four neighbouring columns of every 128, in order; the lanes' sums are added pairwise.
-// That is another order than the CPU's four chains, which would keep 28 lanes idle.
+// A lane sums four neighbouring columns of every 128, in order; then the lanes' sums are added
+// pairwise. The CPU's order (four chains over the columns, gemm.h) would keep 4 of the 32 lanes
+// busy, so these sums may differ from the CPU's in their last bits.
 #include "kernels/cuda/float_weights.h"
 #include "kernels/cuda/rows_epilogue.h"
 

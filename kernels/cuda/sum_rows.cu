@@ -221,8 +221,9 @@ __global__ void __launch_bounds__(kThreads, 2) SumOfRows(DeviceSumRowsParams p) 
   if constexpr (RowTraits<type>::kHasMin) SumMinimums<type>(p, at);
 }
 
-// With one partition a block's limits come from its own rows alone, so no other block has to sum
-// first; the last of a column's runs adds up the runs.
+// All steps in one launch. With a single partition the limits are the maxima of the run's own rows,
+// which each thread block finds itself. The thread block that finishes last for a range of columns
+// adds up the sums of all runs.
 template <DType type>
 __global__ void __launch_bounds__(kThreads, 2) DownRows(DeviceDownRowsParams p) {
   const Place at = PlaceOf(p.sum);

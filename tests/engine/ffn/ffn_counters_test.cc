@@ -43,7 +43,8 @@ TEST(FfnCounters, CountAllOfDownsColumns) {
   EXPECT_EQ(c.bytes, (7 + 5) * kHidden * 4 + kHidden * kNeurons * 4);
 }
 
-// Lets a monitor see `fresh` neurons read for each of `calls` guesses; returns the allowed ones.
+// Asks the monitor `calls` times whether to read ahead, with `fresh` more neurons used before each.
+// Returns how often it said yes; advances `uses`.
 int Allowed(ReadAheadMonitor& monitor, int calls, std::int64_t fresh, std::int64_t& uses,
             const FlashCounters& counters) {
   int allowed = 0;

@@ -1,4 +1,5 @@
-// A NeuronStore on a device that fails, returns wrong data or is late: a step fails or is right.
+// NeuronStore on a device that fails, returns wrong data or is late: a step either fails or returns
+// the right result.
 #include "tests/engine/store/neuron_store_fixture.h"
 
 namespace thermocline::store {
