@@ -50,7 +50,7 @@ if [ -n "$prometheus" ] && ! command -v prometheus >/dev/null; then
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends prometheus >/dev/null
 fi
 log=$(mktemp)
-echo "building (a few minutes the first time)"
+echo "building (5 to 15 minutes on two cores the first time)"
 cmake --preset release -DTHERMOCLINE_TESTS=OFF -DTHERMOCLINE_CUDA=$cuda >"$log" 2>&1 || { cat "$log"; exit 1; }
 NINJA_STATUS='@%f/%t %e ' cmake --build --preset release --target thermoclined thermocline thermocline-load 2>&1 | show_progress "$log" ||
   { tail -n 40 "$log"; exit 1; }
@@ -64,7 +64,7 @@ until grep -q ' ready: ' "$log"; do
   kill -0 "$daemon" 2>/dev/null || { wait "$daemon" || exit $?; exit 0; }
   sleep 0.1
 done
-url=$(grep -o 'http://[^ ]*' "$log" | head -n 1)
+url=$(grep -oE 'https?://[^ ]*' "$log" | head -n 1 || true)
 if [ -n "$prometheus" ]; then
   mkdir -p build/prometheus
   address=${url#http://}

@@ -29,9 +29,9 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view name, std::span<const std::string> candidates) {
   std::string best;
-  int best_distance = base::IntSize(name) / 2 + 1;
+  int best_distance = base::IntSize(name) / 4 + 2;
   for (const std::string& candidate : candidates) {
-    const int distance = EditDistance(name, candidate);
+    const int distance = candidate.starts_with(name) ? 1 : EditDistance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

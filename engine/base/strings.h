@@ -48,7 +48,7 @@ std::optional<T> ParseNumber(std::string_view text) {
 // Edit distance (Levenshtein) between two short names.
 int EditDistance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `name` if it is near enough to be a typing error, else "".
+// The candidate that begins with `name`, or that is near enough to it for a typing error; else "".
 std::string NearestName(std::string_view name, std::span<const std::string> candidates);
 
 // `bytes` as "1.5 GiB", for people.

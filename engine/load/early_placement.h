@@ -1,5 +1,6 @@
-// Plans the part of a device that shares its memory with the CPU before any weight is loaded, so
-// that the host never loads weights of the device, and the memory used while loading is the plan's.
+// For a device that shares its memory with the CPU: decides which weights it gets before any are
+// loaded. The host then reads the device's weights only to upload them, one layer (or the head) at
+// a time, and loading uses no more memory than planned.
 #pragma once
 
 #include "engine/load/loaded_model.h"

@@ -79,8 +79,8 @@ class TurnedRows {
   std::size_t next_ GUARDED_BY(mutex_) = 0;
 };
 
-// Reorders a block's 16 bytes: element 2i low and 2i + 1 high in byte i become i low and 16 + i
-// high.
+// Reorders the 32 four-bit elements of a block. Byte i of `in` holds element 2i in its low half and
+// element 2i + 1 in its high half; byte i of `out` holds elements i and 16 + i.
 void Repack(const std::uint8_t* in, std::uint8_t* out) {
   const auto element = [&](int i) { return in[i / 2] >> (i % 2 * 4) & 15; };
   for (int i = 0; i < kMxfpBytes; ++i)

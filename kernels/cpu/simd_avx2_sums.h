@@ -1,5 +1,6 @@
-// AVX2 functions for the sums of rows: coefficients in bytes, rows of levels interleaved. Included
-// by simd_avx2.h.
+// AVX2 functions for weighted sums of quantised rows. They split each integer coefficient into a
+// high and a low byte, and interleave the bytes of four rows, so that one instruction multiplies
+// the four rows' levels (quantised values) by their coefficients. Included by simd_avx2.h.
 #pragma once
 
 namespace thermocline::kernels {

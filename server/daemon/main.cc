@@ -17,6 +17,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
 #include "engine/base/thread_priority.h"
 #include "server/core/run_guarded.h"
 #include "server/core/service.h"
@@ -201,10 +202,14 @@ int Main(int argc, char** argv) {
   CLI::App app{"Thermocline: serves one language model over HTTP (OpenAI's API).", "thermoclined"};
   std::string path;
   std::vector<std::string> overrides;
-  std::string key_name;
+  std::string key_name, model, host;
+  int port = -1;
   bool check = false, metrics_doc = false, config_schema = false;
   app.add_option("--config", path,
                  "Configuration file (YAML); every key is in config/thermocline.yaml");
+  app.add_option("MODEL,-m,--model", model, "The model to serve: model.path");
+  app.add_option("--host", host, "The address to listen on: server.host");
+  app.add_option("--port", port, "The port to listen on: server.port");
   app.add_option("--set", overrides, "Override keys: --set server.port=8081")->allow_extra_args();
   app.add_flag("--check", check,
                "Read the configuration, its keys and certificates, say whether they are valid, and "
@@ -230,6 +235,9 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (app.count("--hash-key") > 0) return PrintKeyLine(key_name);
+  if (!model.empty()) overrides.push_back("model.path=" + model);
+  if (!host.empty()) overrides.push_back("server.host=" + host);
+  if (app.count("--port") > 0) overrides.push_back(StrCat("server.port=", port));
   const auto config = LoadServerConfig(path, overrides);
   const auto reloadable = config.ok() ? MakeReloadableConfig(*config) : config.status();
   if (!reloadable.ok()) {

@@ -1,8 +1,10 @@
 """The command line: exit codes, --json, streams, messages, paths with spaces."""
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 from conftest import BIN, ROOT, STORIES, THERMOCLINE, refusal, run, run_json
@@ -14,13 +16,40 @@ NEEDED = {"convert": ["y"], "train-predictor": ["--text", "y"]}  # besides a mod
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_usage(command):
     assert b"--help" in run(command, "--help").stdout
-    assert "not expected: --nonsense" in refusal(command, "x", *NEEDED.get(command, ()), "--nonsense", status=2)
+    assert "there is no option '--nonsense'" in refusal(command, "x", *NEEDED.get(command, ()), "--nonsense", status=2)
     assert "is required" in refusal(command, status=2)
 
 
 def test_no_command_is_bad_usage():
     assert "A subcommand is required" in refusal(status=2)
     assert b"thermocline 0." in run("--version").stdout
+
+
+@pytest.mark.parametrize("words,hint", [
+    (["serve", "tidepool"], "`thermoclined MODEL` serves a model"), (["pull", "x"], "models are not downloaded"), (["rnu", "tidepool"], "did you mean run?"),
+    (["run", "tidepool", "-c", 100], "did you mean --context?"), (["run", "tidepool", "--temp", 0.5], "there is no option '--temp'; did you mean --temperature?"),
+    (["run", "tidepool", "--temprature", 0.5], "did you mean --temperature?"), (["run", "-m", "tidepool"], "the model is named without an option"),
+    (["run", "tidepool", "--xyzzy"], "there is no option '--xyzzy'\n")])
+def test_names_of_other_programs_and_typing_errors_get_a_hint(words, hint):
+    assert hint in refusal(*words, status=2)
+
+
+def test_the_daemon_takes_a_model_and_a_port():
+    """As people type it: the shortcuts of model.path, server.host and server.port."""
+    checked = lambda *words: subprocess.run([BIN / "thermoclined", "--check", *words], capture_output=True, text=True, timeout=60)  # noqa: E731
+    assert checked("tidepool", "--port", "0", "--host", "localhost").returncode == 0
+    assert checked("-m", "tidepool").returncode == 0
+    assert "server.port" in checked("--port", "70000").stderr
+    with tempfile.TemporaryDirectory() as folder:
+        link = pathlib.Path(folder) / "mine.gguf"
+        link.symlink_to(ROOT / "config/models/tidepool.gguf")
+        process = subprocess.Popen([BIN / "thermoclined", link, "--port", "0"], stderr=subprocess.PIPE, text=True)
+        try:
+            line = next(line for line in process.stderr if " ready: " in line)
+            assert "mine" in line
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def test_run_json_has_the_promised_fields():

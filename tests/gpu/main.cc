@@ -1,10 +1,11 @@
 // thermocline-gpu-test: checks every kernel of this build on a GPU and times them on shapes of 7B
-// models. Exit code 0 if all checks passed, 1 if one failed, 77 without a GPU that can be used.
+// models. Exit code: 0 if all checks passed, 1 if one failed, 2 for invalid arguments, 77 if there
+// is no usable GPU.
 //
-//   --brief        leave out the large shapes and the speeds
-//   --list         the parts, one a line: each may run in a process of its own
-//   --only PART    that part alone
-//   --json         one object a line instead of tables
+//   --brief        skips the large shapes and the speeds
+//   --list         prints the names of the parts, one per line; each can run in its own process
+//   --only PART    runs only that part
+//   --json         prints one JSON object per line instead of tables
 #include <cstdio>
 #include <cstring>
 #include <string>

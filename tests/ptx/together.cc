@@ -67,7 +67,8 @@ void Reduce(const Instruction& code, Warp& warp, Mask mask) {
   });
 }
 
-// c[16, 8] = a[16, K] b[K, 8] + c with signed bytes; kWords of 16 columns each.
+// The tensor-core product d[16, 8] = a[16, K] b[K, 8] + c[16, 8] of signed bytes with 32-bit sums.
+// K = 16 kWords: a register holds four bytes, and the four lanes of a row hold 16 of K.
 template <int kWords>
 void Mma(const Instruction& code, Warp& warp, Mask) {
   std::int8_t a[16][16 * kWords], b[16 * kWords][8];

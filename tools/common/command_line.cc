@@ -1,8 +1,12 @@
 #include "tools/common/command_line.h"
 
+#include <algorithm>
+#include <cstdio>
+
 #include <CLI/CLI.hpp>
 
 #include "engine/base/strings.h"
+#include "tools/common/command_hints.h"
 #include "tools/common/console.h"
 
 namespace thermocline::tools {
@@ -151,6 +155,28 @@ class Help final : public CLI::Formatter {
   }
 };
 
+// Says that a command or an option does not exist.
+int RefuseName(const std::string& where, const std::string& what, const std::string& hint) {
+  std::fprintf(stderr, "%s: there is no %s%s%s\nRun with --help for more information.\n",
+               where.c_str(), what.c_str(), hint.empty() ? "" : "; ", hint.c_str());
+  return kExitUsage;
+}
+
+int RefuseCommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  return RefuseName(app.get_name(), StrCat("command '", name, "'"), HintForCommand(name, known));
+}
+
+int RefuseOption(const CLI::App& app, const CLI::App& command, const std::string& text) {
+  const std::string name = text.substr(0, text.find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
+  return RefuseName(StrCat(app.get_name(), " ", command.get_name()), StrCat("option '", name, "'"),
+                    HintForOption(name, known));
+}
+
 }  // namespace
 
 OptionRef OptionRef::Required(bool required) const {
@@ -211,8 +237,18 @@ OptionSet CommandLine::AddCommand(const std::string& name, const std::string& he
 }
 
 std::optional<int> CommandLine::Parse(int argc, char** argv) {
+  const auto is_first = [argv](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app_->get_subcommands(is_first).empty())
+    return RefuseCommand(*app_, argv[1]);
   try {
     app_->parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    const CLI::App& command = *app_->get_subcommands().front();
+    const std::vector<std::string> extras = command.remaining();
+    const auto option = std::find_if(extras.begin(), extras.end(),
+                                     [](const std::string& text) { return text.starts_with('-'); });
+    if (option != extras.end()) return RefuseOption(*app_, command, *option);
+    return app_->exit(error) == 0 ? kExitDone : kExitUsage;
   } catch (const CLI::ParseError& error) {
     return app_->exit(error) == 0 ? kExitDone : kExitUsage;
   }

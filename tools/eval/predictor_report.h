@@ -10,7 +10,8 @@
 
 namespace thermocline::tools {
 
-// Shifts at which a prediction is evaluated besides its own, in ffn::ShiftUnit.
+// Offsets added to the predictor's threshold, in units of ffn::ShiftUnit, at which predictions are
+// evaluated. 0 is the threshold as it is, which the plot marks.
 inline const std::vector<float> kSweep = {-1.5F, -1.0F, -0.7F, -0.5F, -0.3F, -0.15F,
                                           0.0F,  0.15F, 0.3F,  0.5F,  0.7F,  1.0F};
 

@@ -9,7 +9,9 @@ TEST(Strings, NearestNameFindsTypingErrors) {
   const std::vector<std::string> names = {"server.port", "server.host", "engine.threads"};
   EXPECT_EQ(NearestName("server.prot", names), "server.port");
   EXPECT_EQ(NearestName("sever.host", names), "server.host");
+  EXPECT_EQ(NearestName("engine.thr", names), "engine.threads");
   EXPECT_EQ(NearestName("zzzzzzzzzzzz", names), "");
+  EXPECT_EQ(NearestName("engine.num_ctx", names), "");
 }
 
 TEST(Strings, ParseNumberTakesWholeTextsOnly) {

@@ -53,7 +53,8 @@ TEST_F(OneMemory, NoWeightsLieThereTwiceWhileLoading) {
     const std::size_t most = base::HugeBuffer::MostHeldByAll() - before;
     EXPECT_EQ(model->device->placement().home_layers, model->config.num_hidden_layers);
     EXPECT_TRUE(model->device->placement().head);
-    // The host keeps norms and biases of layers: a page or two of each.
+    // Besides the embeddings, the host keeps only the layers' norms and biases, at most two pages
+    // for each layer. The bound allows as much as two more layers for the rest.
     const model::Weights& w = *model->weights;
     const std::size_t held = w.token_embedding.bytes() + w.position_embedding.bytes() +
                              2 * model::kImageAlignment *
