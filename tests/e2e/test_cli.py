@@ -26,7 +26,7 @@ def test_no_command_is_bad_usage():
 
 
 @pytest.mark.parametrize("words,hint", [
-    (["serve", "tidepool"], "`thermoclined MODEL` serves a model"), (["pull", "x"], "models are not downloaded"), (["rnu", "tidepool"], "did you mean run?"),
+    (["serve", "tidepool"], "`thermoclined MODEL` serves a model"), (["pull", "x"], "models are not downloaded"), (["inspct", "tidepool"], "did you mean inspect?"),
     (["run", "tidepool", "-c", 100], "did you mean --context?"), (["run", "tidepool", "--temp", 0.5], "there is no option '--temp'; did you mean --temperature?"),
     (["run", "tidepool", "--temprature", 0.5], "did you mean --temperature?"), (["run", "-m", "tidepool"], "the model is named without an option"),
     (["run", "tidepool", "--xyzzy"], "there is no option '--xyzzy'\n")])
