@@ -142,14 +142,12 @@ class Service {
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  // Long texts and grammars leave the processors to the tokens of running answers.
+  // Long texts leave the processors to the tokens of running answers.
   Workers workers_{Workers::Params{.running = kWorkers,
                                    .begun = kLongBegun,
                                    .niceness = kLongNiceness,
                                    .bytes_begun = request_sizes_.values}};
-  Workers short_workers_{kShortWorkers};
-  Workers compilers_{
-      Workers::Params{.running = kCompilers, .begun = kCompilers, .niceness = kLongNiceness}};
+  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
   Control control_;
   std::unique_ptr<Engine> engine_;       // written once, before published_
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template
