@@ -53,8 +53,8 @@ class RecurrentBlock {
   void Project(int layer);
   // Inputs of the convolution at one token, the oldest first.
   using TapRows = std::array<const float*, kernels::kConvTapsMax>;
-  // Returns the inputs at the `index`-th token after the history [taps - 1, C]. column_of(i) returns
-  // the column [C] of the i-th token.
+  // Returns the inputs at the `index`-th token after the history [taps - 1, C]. column_of(i)
+  // returns the column [C] of the i-th token.
   template <typename ColumnOf>
   TapRows RowsOf(const float* history, int index, const ColumnOf& column_of) const;
   void ConvolveToken(int layer, const float* taps, int token);
