@@ -57,6 +57,14 @@ def test_the_readme_can_be_read_at_once():
     assert len(text.splitlines()) <= 150 and len(text.split()) <= 1500
 
 
+def test_places_that_contributing_names_exist():
+    """Paths in backquotes from the root of the tree, without those that stand for several ("<op>", "{a,b}")."""
+    text = (prose.ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:config|deploy|docs|engine|kernels|loadtest|proto|server|tests|tools)/[\w./*-]*)`", text)
+    assert len(named) > 80
+    assert not [path for path in named if not list(prose.ROOT.glob(path.rstrip("/")))]
+
+
 def test_subjects_of_commits_name_one_change():
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("no whole history of git: which commits are newer than the check is unknown")
