@@ -88,8 +88,8 @@ const char* CancelCauseName(CancelCause cause);
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;  // the part of the prompt found in the prefix cache
-  int read_tokens = 0;    // the computed part; less than the rest if the request ended early
+  int cached_tokens = 0;   // the part of the prompt found in the prefix cache
+  int prefill_tokens = 0;  // the computed part; less than the rest if the request ended early
   int completion_tokens = 0;
   int reasoning_tokens = 0;  // estimated part of these. Set by the server.
   double queue_s = 0;        // from Submit to the first prefill step

@@ -28,7 +28,7 @@ struct StepStats {
   BucketCounts<kStepTokensBorders.size()> tokens;  // per step: a chunk of a prompt, one token, or a
                                                    // draft and the token before it
   // Steps shared by requests, and their tokens: of answers, and of prompts.
-  std::int64_t shared_steps = 0, shared_answers = 0, shared_read = 0;
+  std::int64_t shared_steps = 0, shared_decode_tokens = 0, shared_prefill_tokens = 0;
   double last_end_s = 0;  // Unix time of the last step's end; 0 = none yet
 };
 

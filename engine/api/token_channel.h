@@ -41,7 +41,7 @@ class TokenChannel {
     // Tokens of the prompt computed so far, including those from the prefix cache, whose number
     // follows; -1 = no news. With Request::progress after every step, otherwise once, at the end of
     // prefill.
-    int prompt_read = -1;
+    int prompt_done = -1;
     int prompt_cached = 0;
     bool finished = false;
     FinishReason reason = FinishReason::kNone;
@@ -131,7 +131,7 @@ class TokenChannel {
   void PushProgress(int tokens, int cached, bool notify) {
     {
       const base::MutexLock lock(mutex_);
-      pending_.prompt_read = tokens;
+      pending_.prompt_done = tokens;
       pending_.prompt_cached = cached;
       fresh_ = fresh_ || notify;
     }
@@ -173,7 +173,7 @@ class TokenChannel {
     update.scores.clear();
     update.prompt_scores.clear();
     update.embeddings.clear();
-    update.prompt_read = -1;
+    update.prompt_done = -1;
     update.finished = false;
     if (!fresh_) return false;
     std::swap(update, pending_);

@@ -117,7 +117,8 @@ Stop AnswerSteps::EndChunk(Sequence& s, const nn::KvCache& cache, const Chunk& c
   if (p_.prefixes != nullptr && NextMark(s, cache, cache.length() - 1) == cache.length())
     p_.prefixes->Keep(s.job.request.prefix_owner,
                       std::span<const int>(s.tokens).first(cache.length()), cache);
-  if (s.usage.completion_tokens == 0) s.usage.read_tokens = s.computed_to - s.usage.cached_tokens;
+  if (s.usage.completion_tokens == 0)
+    s.usage.prefill_tokens = s.computed_to - s.usage.cached_tokens;
   if (chunk.score) Score(s, chunk, logits);
   if (s.usage.completion_tokens == 0 && (s.job.request.progress || chunk.last))
     s.job.channel->PushProgress(cache.length(), s.usage.cached_tokens, s.job.request.progress);

@@ -97,7 +97,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
       }
       s.pooling.Add(transformer_.HiddenStates(count));
       if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
-      s.usage.read_tokens = begin + cache_.length();
+      s.usage.prefill_tokens = begin + cache_.length();
       ChargePrefill(count, timer.elapsed());
     }
     s.job.channel->PushEmbedding(s.pooling.Take());

@@ -194,8 +194,8 @@ void SharedLoop::Count(std::span<const SequenceStep> steps, const StepTimer& tim
   if (counters == nullptr) return;
   timer.Stop(*counters, read > 0 ? counters->prefill : counters->decode, answering + read);
   counters->shared_steps += 1;
-  counters->shared_answers += answering;
-  counters->shared_read += read;
+  counters->shared_decode_tokens += answering;
+  counters->shared_prefill_tokens += read;
 }
 
 }  // namespace thermocline::sched

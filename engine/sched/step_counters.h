@@ -45,7 +45,7 @@ struct StepCounters {
   StepHistogram<kStepTokensBorders> tokens;
   std::atomic<std::int64_t> recomputed_tokens{0};
   // Steps that sequences shared, and their tokens: answer tokens, and prompt tokens.
-  std::atomic<std::int64_t> shared_steps{0}, shared_answers{0}, shared_read{0};
+  std::atomic<std::int64_t> shared_steps{0}, shared_decode_tokens{0}, shared_prefill_tokens{0};
   std::atomic<double> last_end_s{0};  // as StepStats
 
   StepStats Read() const {
@@ -54,8 +54,8 @@ struct StepCounters {
             .verify = verify.Read(),
             .tokens = tokens.Read(),
             .shared_steps = shared_steps.load(std::memory_order_relaxed),
-            .shared_answers = shared_answers.load(std::memory_order_relaxed),
-            .shared_read = shared_read.load(std::memory_order_relaxed),
+            .shared_decode_tokens = shared_decode_tokens.load(std::memory_order_relaxed),
+            .shared_prefill_tokens = shared_prefill_tokens.load(std::memory_order_relaxed),
             .last_end_s = last_end_s.load(std::memory_order_relaxed)};
   }
 };

@@ -194,10 +194,10 @@ v1::GenerateEvent& GenerateStream::AddEvent() {
 }
 
 void GenerateStream::AddEvents(int choice) {
-  if (progress_ && update_.prompt_read >= 0) {
+  if (progress_ && update_.prompt_done >= 0) {
     v1::Progress& progress = *AddEvent().mutable_progress();
     progress.set_choice_index(choice);
-    progress.set_prompt_tokens_read(update_.prompt_read);
+    progress.set_prompt_tokens_read(update_.prompt_done);
     progress.set_cached_tokens(update_.prompt_cached);
   }
   // Tokens that complete no character yet are sent to clients that requested tokens.

@@ -80,7 +80,7 @@ void Answer::OnUpdate(int index, Output& output) {
   const bool complete =
       update_.reason == FinishReason::kStop || update_.reason == FinishReason::kLength;
   if (update_.finished && !complete) return Fail(output);
-  if (progress_ && update_.prompt_read >= 0 && index % choices_per_prompt_ == 0)
+  if (progress_ && update_.prompt_done >= 0 && index % choices_per_prompt_ == 0)
     ReportProgress(index, output);
   Choice& choice = choices_[index];
   // A prompt's scores may arrive before the first token.
@@ -131,7 +131,7 @@ void Answer::ReportProgress(int index, Output& output) {
   output.events += format_->Progress({.choice = index,
                                       .total = prompt_tokens_[index / choices_per_prompt_],
                                       .cached = update_.prompt_cached,
-                                      .read = update_.prompt_read,
+                                      .read = update_.prompt_done,
                                       .ms = since.count()});
 }
 

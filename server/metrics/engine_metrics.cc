@@ -38,8 +38,8 @@ void ExposeSteps(const EngineStats& s, MetricSet& set) {
   set.CatchUp("engine_heartbeats_total", s.heartbeat);
   set.Set("engine_last_step_timestamp_seconds", s.steps.last_end_s);
   set.CatchUp("shared_steps_total", s.steps.shared_steps);
-  set.CatchUp("shared_step_tokens_total", s.steps.shared_answers, {{"kind", "answer"}});
-  set.CatchUp("shared_step_tokens_total", s.steps.shared_read, {{"kind", "prompt"}});
+  set.CatchUp("shared_step_tokens_total", s.steps.shared_decode_tokens, {{"kind", "answer"}});
+  set.CatchUp("shared_step_tokens_total", s.steps.shared_prefill_tokens, {{"kind", "prompt"}});
   set.Set("sharing_gain", s.sharing_gain);
   set.CatchUp("preemptions_total", s.preemptions);
   set.CatchUp("recomputed_tokens_total", s.recomputed_tokens);

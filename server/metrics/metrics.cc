@@ -86,7 +86,7 @@ void Metrics::RequestFailed(const std::string& reason) {
 }
 
 void Metrics::RequestFinished(FinishReason reason, const Usage& usage, double total_s) {
-  impl_->set.Count("prompt_tokens_total", {{"source", "computed"}}, usage.read_tokens);
+  impl_->set.Count("prompt_tokens_total", {{"source", "computed"}}, usage.prefill_tokens);
   impl_->set.Count("prompt_tokens_total", {{"source", "cache"}}, usage.cached_tokens);
   impl_->queue_time.Observe(usage.queue_s);
   if (reason == FinishReason::kCancelled || reason == FinishReason::kError) return;

@@ -73,7 +73,7 @@ std::string SpeedLine(const Usage& usage, const EngineStats& stats) {
   char numbers[192];
   std::snprintf(numbers, sizeof numbers,
                 "%d prompt tokens%s at %.1f tokens/s, %d tokens at %.1f tokens/s, %.1f MB/token",
-                usage.prompt_tokens, cached.c_str(), Rate(usage.read_tokens, usage.prefill_s),
+                usage.prompt_tokens, cached.c_str(), Rate(usage.prefill_tokens, usage.prefill_s),
                 usage.completion_tokens, DecodeRate(usage), BytesPerToken(stats) / 1e6);
   return StrCat(numbers, ", ", stats.threads, " threads, ", stats.cpu_isa, ", ", ModesOf(stats),
                 drafted);

@@ -78,7 +78,7 @@ TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
     EXPECT_TRUE(Eventually([&] { return engine->Stats().paused == 1; }));
     const Channel begins = *engine->Submit(scored);
     TokenChannel::Update update;
-    while (update.prompt_read < 200 && !update.finished) begins->WaitForUpdate(update);
+    while (update.prompt_done < 200 && !update.finished) begins->WaitForUpdate(update);
     End(*grows);
     const auto end = End(*begins);
     ASSERT_EQ(end.prompt_scores.size(), 439U);
