@@ -34,7 +34,7 @@ struct RecurrenceParams {
   int rows = 0, cols = 0;  // cols: a multiple of kStateColumns
   std::ptrdiff_t state_stride = 0;
   int tokens = 0;
-  // From a token's vectors to the next token's, in floats.
+  // Strides between the vectors of two tokens, in floats.
   std::ptrdiff_t key_stride = 0, value_stride = 0, gate_stride = 0, out_stride = 0;
   const float* k = nullptr;      // [tokens, rows]
   const float* q = nullptr;      // [tokens, rows]

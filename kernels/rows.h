@@ -39,7 +39,7 @@ struct RowMatrix {
 // Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into rows of a RowMatrix at `out`.
 void PackRows(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* out);
 
-// A panel's sixteen rows, and back.
+// Conversions of a panel into its sixteen rows, and of sixteen rows into a panel.
 void RowsFromPanel(DType type, const std::uint8_t* panel, int cols, std::uint8_t* rows);
 void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t* panel);
 

@@ -22,8 +22,9 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;
-  // By assignment: libstdc++ assumes that this variant always holds a value (__never_valueless), so
-  // a copy constructor that runs out of memory would destroy a value that does not exist.
+  // The copy is an assignment, because libstdc++ assumes that this variant always holds a value
+  // (__never_valueless), so a copy constructor that runs out of memory would destroy a value that
+  // does not exist.
   Json(const Json& other) : Json() { value_ = other.value_; }  // NOLINT: not in the initializer
   Json(Json&&) = default;
   Json& operator=(const Json&) = default;

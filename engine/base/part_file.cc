@@ -72,7 +72,8 @@ Status PartFile::Reserve(std::uint64_t bytes) {
   if (more > free) return NoRoom(part_path_, bytes, more, free);
   if (::ftruncate(fd_, bytes) != 0) return ErrnoStatus(part_path_, "resize", errno);
   size_ = bytes;
-  // Not posix_fallocate, which writes every block if the file system cannot reserve space.
+  // posix_fallocate is not used, because it writes every block if the file system cannot reserve
+  // space.
   while (bytes > 0 && ::fallocate(fd_, 0, 0, bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == ENOSPC || errno == EDQUOT) return NoRoom(part_path_, bytes, more, free);

@@ -1,5 +1,5 @@
 // Status and Result<T>: every failure is a value with one of gRPC's canonical codes, a reason and,
-// the name of the field at fault, if any. Programs read these; messages are for people.
+// if there is one, the name of the field at fault. Programs read these; messages are for people.
 //
 // The codes have gRPC's numbers. One table maps a reason to HTTP, gRPC and the OpenAI error body:
 // server/core/refusal_table.h. A broken invariant is a CHECK (check.h), not a Status.
@@ -43,40 +43,40 @@ std::string_view StatusCodeName(StatusCode code);
 enum class Reason : unsigned char {
   kNone,  // nothing is wrong
   // Errors in the request.
-  kInvalidField,   // of InvalidArgument, unless another is given; likewise below
-  kUnsupported,    // of Unimplemented
-  kOutOfRange,     // of OutOfRange
+  kInvalidField,   // the default for InvalidArgument (DefaultReason); likewise below
+  kUnsupported,    // default for Unimplemented
+  kOutOfRange,     // default for OutOfRange
   kContextLength,  // the prompt does not fit the context
-  kChatTemplate,   // the chat template fails on these messages; the message gives its line
-  kNotLoaded,      // of FailedPrecondition
-  kNotFound,       // of NotFound
+  kChatTemplate,   // the chat template fails; message() names the template's line
+  kNotLoaded,      // default for FailedPrecondition
+  kNotFound,       // default for NotFound
   kModelNotFound,
   kRequestNotFound,
-  kAlreadyExists,  // of AlreadyExists
+  kAlreadyExists,  // default for AlreadyExists
   kMalformed,      // the HTTP header
   kTooLarge,       // the body is too large for the available memory
-  // Errors of the caller's rights.
-  kUnknownKey,  // of Unauthenticated
-  kForbidden,   // of PermissionDenied
+  // Errors in the caller's identity or permissions.
+  kUnknownKey,  // default for Unauthenticated
+  kForbidden,   // default for PermissionDenied
   kHostNotAllowed,
   kOriginNotAllowed,
-  // Errors of the time of a request.
-  kExhausted,  // of ResourceExhausted
+  // Errors that depend on the time of the request: load, the service's state, cancellation.
+  kExhausted,  // default for ResourceExhausted
   kQueueFull,
   kPrefillBudget,  // too many prompt tokens wait
   kGrammarMemory,  // the grammars of other requests use all of it
   kRequestMemory,  // the bodies of other requests use all of it
   kConnections,    // the key already has as many connections as allowed
-  kDeadline,       // of DeadlineExceeded
-  kUnavailable,    // of Unavailable
+  kDeadline,       // default for DeadlineExceeded
+  kUnavailable,    // default for Unavailable
   kLoading,
   kLoadFailed,
   kDraining,
-  kCancelled,   // of Cancelled
+  kCancelled,   // default for Cancelled
   kClientGone,  // the client has disconnected
   // Errors of the service.
-  kDataLoss,  // of DataLoss
-  kInternal,  // of Internal
+  kDataLoss,  // default for DataLoss
+  kInternal,  // default for Internal
 };
 inline constexpr int kNumReasons = static_cast<int>(Reason::kInternal) + 1;
 

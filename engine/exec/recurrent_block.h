@@ -96,7 +96,7 @@ class RecurrentBlock {
   std::vector<float> values_;   // [T, H V] Mamba-2
   nn::ActivationBuffer out_;    // [T, H V], or [T, D]
   std::vector<float> taps_;     // [taps, C]
-  // By thread: a head's state [key_dim, value_dim] of a part that may be rolled back.
+  // For each thread: a head's state [key_dim, value_dim] of a part that may be rolled back.
   std::vector<std::vector<float>> scratch_state_;
 };
 

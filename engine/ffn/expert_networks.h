@@ -12,7 +12,7 @@ namespace thermocline::ffn {
 struct ExpertNetworks {
   model::ModelConfig config;
   model::Weights weights;            // no memory of its own
-  predictor::Predictors predictors;  // of the same layers; signs, or nothing
+  predictor::Predictors predictors;  // sign predictors of the same layers, or none
 
   // Additional bytes per expert, beside the weights and signs.
   static constexpr std::size_t kBytesEach =

@@ -16,9 +16,11 @@ class DeviceAttention {
   struct Params {
     const DeviceModel& model;
     const DeviceKvCache& kv;
-    int tokens_max;             // T
-    int context_length;         // tokens of a sequence
-    std::size_t scratch_bytes;  // limit, but at least one token's: longer prompts go in pieces
+    int tokens_max;      // T
+    int context_length;  // tokens of a sequence
+    // Limit of the scratch memory, which has room for one token even if that is more. Long prompts
+    // are computed in pieces.
+    std::size_t scratch_bytes;
   };
   DeviceAttention(const Params& params, DeviceArena& arena);
   DeviceAttention(const DeviceAttention&) = delete;

@@ -53,7 +53,7 @@ class DeviceAuditedSide final : public ffn::AuditedSide {
   };
   // True if the last Start had the same arguments.
   bool IsStarted(const Question& question, const ffn::FfnInput& input) const;
-  // Copies the input into mapped memory, and the policy's numbers to the device.
+  // Copies the input into mapped memory, and the policy's shift to the device.
   Status Prepare(int layer, const ffn::FfnInput& input, const ffn::FfnPolicy& policy);
   Status PutActivity(int layer, FfnMode mode);
   Status PutInput(FfnMode mode);

@@ -34,8 +34,8 @@ class DeviceFfn {
     float* residual;                    // [T, D] before the norm; read by some predictors
     int tokens;                         // T
   };
-  // Copies the policy's numbers to the device if they differ from those of the last call. Called
-  // before the steps or audits that use the policy.
+  // Copies the policy's shift of the predictor's threshold to the device if it differs from that of
+  // the last call. Called before the steps or audits that use the policy.
   Status SetShift(int layer, const ffn::FfnPolicy& policy);
 
   // Finds the live neurons of up to kSparseTokensMax tokens, and their h. Followed by Maxima
@@ -63,7 +63,7 @@ class DeviceFfn {
   // All steps, for any number of tokens, if the CPU has no part of the layer.
   Status Run(int layer, FfnMode mode, const Input& input, const Output& out);
 
-  // The prediction alone. For audits.
+  // Runs the prediction alone, for audits.
   Status Predict(int layer, FfnMode mode, const Input& input);
   // The lists left on the device by the last Predict (part of Find) and the last Find.
   struct Lists {

@@ -31,7 +31,7 @@ class DeviceForward {
     int parts_max = 1;            // sequences of one step
     int kv_blocks;                // of the host's pool
     kernels::KvType kv_type;
-    std::size_t attention_bytes;  // limit of attention's scratch, but at least one token's
+    std::size_t attention_bytes;  // as DeviceAttention::Params::scratch_bytes
     bool audits = false;          // predictions may be audited
     // Uploads the hot neurons' rows again after a reset. FailedPrecondition states why they cannot
     // be read.

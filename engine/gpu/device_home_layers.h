@@ -36,7 +36,7 @@ class DeviceHomeLayers {
     int parts_max;         // sequences of one step
     int kv_blocks;         // of the host's pool
     kernels::KvType kv_type;
-    std::size_t attention_bytes;  // limit of attention's scratch, but at least one token's
+    std::size_t attention_bytes;  // as DeviceAttention::Params::scratch_bytes
     bool audits;                  // steps may be audited
   };
   explicit DeviceHomeLayers(const Params& params);
@@ -82,7 +82,7 @@ class DeviceHomeLayers {
   };
   std::unique_ptr<Shared> MakeShared(const Params& params);
   Status RunStep(const Step& step, ffn::SparseFfn& cold);
-  // Sets the mode of each layer, and its numbers.
+  // Sets each layer's mode, and its shift of the predictor's threshold.
   Status SetModes(const Step& step, const ffn::SparseFfn& cold);
   // Runs a decoded token, or a few that are verified, as one graph.
   Status Replay(const Step& step, ffn::SparseFfn& cold);

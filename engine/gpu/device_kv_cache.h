@@ -45,7 +45,7 @@ class DeviceKvCache {
 
   const kernels::KvType type_;
   const int blocks_, kv_heads_;
-  const std::size_t key_bytes_, head_bytes_;  // of one head in a block: keys; K and V
+  const std::size_t key_bytes_, head_bytes_;  // bytes of a kv head in a block: of K; of K and V
   const std::size_t block_bytes_;
   device::DeviceBuffer memory_;
 };

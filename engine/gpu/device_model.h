@@ -35,9 +35,9 @@ struct DevicePlacement {
 
 // One layer in the form that the device's kernels take.
 struct DeviceLayer {
-  bool home = false;
-  bool shared = false;  // home, and the CPU computes its cold neurons
-  int neurons = 0;      // number of hot ones; F or 0 in layers without down rows
+  bool home = false;    // the device computes the layer's attention and norms
+  bool shared = false;  // a home layer whose cold neurons the CPU computes
+  int neurons = 0;      // number of hot neurons; F or 0 in layers without down rows
   // On the device: for home layers norms, attention, biases and, without down rows, the panels of
   // gate, up and down; for other layers the biases of gate and up.
   model::LayerWeights dense;

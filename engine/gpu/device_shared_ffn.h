@@ -50,7 +50,7 @@ class DeviceSharedFfn {
   const DeviceDense dense_;
   DeviceFfn& ffn_;
   DeviceExchange& exchange_;
-  // The numbers received from the CPU.
+  // The CPU's maxima, minimums and sums, copied to the device.
   float *maxima_ = nullptr, *minimums_ = nullptr;  // [8, R, D / 32]
   std::int32_t *high_ = nullptr, *low_ = nullptr;  // [8, R, D]
   float* out_ = nullptr;                           // [T, D] for float types

@@ -35,7 +35,7 @@ class HostSharedFfn {
   // Serves one exchange of a layer, that of the tokens from `first` on, once the device's end of it
   // is enqueued; a layer's exchanges must be served in order. An error of the CPU's part, as
   // SparseFfn::Find, is kept for EndStep, and from then on the device receives zeros, because it
-  // waits for numbers anyway. Unavailable: the device failed or does not respond.
+  // waits for a result anyway. Unavailable: the device failed or does not respond.
   Status ServeFrom(const Job& job, int first);
   // Serves all exchanges of a layer.
   Status Serve(const Job& job);

@@ -39,7 +39,7 @@ class Subsets {
     marks_.resize(nfa.num_states());
   }
 
-  // At most `states_max` sets; returns false if there would be more.
+  // Builds at most `states_max` sets; returns false if there would be more.
   Result<bool> Run(std::size_t states_max, Dfa& out) {
     ids_.clear();
     sets_.clear();

@@ -60,7 +60,7 @@ class GrammarCompiler {
   std::shared_ptr<const VocabularyIndex> vocabulary_ GUARDED_BY(vocabulary_mutex_);
   mutable base::Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
-  // By Entry::key.
+  // The entries by Entry::key.
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_ GUARDED_BY(mutex_);
   GrammarStats stats_ GUARDED_BY(mutex_);
 };

@@ -18,7 +18,7 @@ bool Has(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Numbers by value, other values by their text.
+// Returns a text by which values are compared: numbers by value, others by their JSON.
 std::string Canonical(const Json& value) {
   return value.is_number() ? base::FormatDouble(value.as_double()) : value.Dump();
 }

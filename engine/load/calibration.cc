@@ -32,7 +32,7 @@ double Quartile(std::vector<double> values) {
   return values[at];
 }
 
-// At most `most` evenly spaced neurons of each layer, no two of them adjacent.
+// Returns at most `most` evenly spaced neurons of each layer, no two of them adjacent.
 ffn::NeuronIds Every2nd(const model::ModelConfig& config, int most) {
   ffn::NeuronIds ids(config.num_hidden_layers);
   for (std::vector<int>& layer : ids) {
@@ -43,7 +43,7 @@ ffn::NeuronIds Every2nd(const model::ModelConfig& config, int most) {
   return ids;
 }
 
-// Both sides over a synthetic network, run layer by layer on one random input.
+// Runs both sides of a synthetic network, layer by layer, on one random input.
 class Rig {
  public:
   Rig(const SyntheticNetwork& network, const CalibrationOptions& options, ffn::NeuronIds hot,
@@ -92,8 +92,8 @@ class Rig {
     double hot_live = 0, cold_live = 0;  // neurons
   };
 
-  // One pass through the layers, like a token's: the attention matrices read between two networks
-  // evict the networks from caches.
+  // Runs the layers once, as decoding a token does: the attention matrices that are read between
+  // two feed-forward networks evict the networks' weights from the caches.
   Layer Pass(const ffn::FfnPolicy& policy) {
     const ffn::HybridCounters before = both_.counters();
     const int layers = network_.config.num_hidden_layers;

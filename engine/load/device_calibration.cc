@@ -68,7 +68,7 @@ class Timed {
 // A synthetic network on the device, all its layers in one graph.
 class DeviceRig {
  public:
-  // With the first `neurons` of each layer.
+  // Places the first `neurons` neurons of each layer on the device.
   static Result<std::unique_ptr<DeviceRig>> Create(device::Device& device,
                                                    const SyntheticNetwork& network, int neurons) {
     gpu::DevicePlacement placement;

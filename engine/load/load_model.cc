@@ -79,8 +79,8 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
                                                            options.model.ffn, *out.pool));
   if (down == DownInMemory::kRows && !file.config.experts.any() && !out.weights->has_down_rows())
     RETURN_IF_ERROR(TurnDownProjections(out));
-  // Before the cache is filled, because the weights that predictors are made from are loaded
-  // temporarily.
+  // Predictors are made before the flash tier's cache is filled, because the weights that they are
+  // made from take memory temporarily.
   ASSIGN_OR_RETURN(out.predictors,
                    LoadPredictors(file, *out.weights, plan, options.model.ffn, *out.pool));
   if (plan.inputs) RETURN_IF_ERROR(SetUpInputs(options.model.ffn, bundle.has_value(), out));

@@ -29,7 +29,7 @@ class Filler {
     for (int r = 0; r < kDistinctRows; r += kernels::kPanelRows)
       kernels::PackRows(type, some.data() + Area(row_bytes, r), kernels::kPanelRows, cols_,
                         packed.data() + Area(row_bytes, r));
-    // In random order, because the pattern of live neurons must not be regular.
+    // The rows are in random order, because the pattern of live neurons must not be regular.
     std::uint8_t* begin = next_;
     for (int r = 0; r < rows; ++r)
       std::memcpy(begin + Area(row_bytes, r),

@@ -98,7 +98,7 @@ class Loader {
                             scratch.converted.data() + r * kernels::RowBytes(held, cols));
       rows = scratch.converted.data();
     }
-    // A panel has the bytes of its sixteen rows.
+    // A panel takes as many bytes as its sixteen rows, so the offset is the same in both layouts.
     std::uint8_t* out = reinterpret_cast<std::uint8_t*>(weights_.memory.data()) +
                         item.slot->offset + item.first_row * kernels::RowBytes(held, cols);
     for (std::int64_t r = 0; r < item.rows; r += kernels::kPanelRows) {

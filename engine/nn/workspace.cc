@@ -9,7 +9,7 @@ namespace thermocline::nn {
 
 namespace {
 
-// Both [rope.dim / 2], of one position.
+// Fills cos and sin, both [rope.dim / 2], for one position.
 void FillPosition(const model::RopeFrequencies& rope, int position, float* cos, float* sin) {
   for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
     const double angle = position * rope.frequencies[i];

@@ -5,8 +5,8 @@
 // draft's guess of that rank. A policy ranks all outcomes before the round; with w branches a round
 // is a hit if its outcome is among the first w.
 //   ours        P(k) from the confidence of each token: the accepted share of its class, learned
-//   from
-//               earlier rounds and shrunk towards phi's while data is scarce; P(rank) is learned
+//               from earlier rounds and shrunk towards phi's while data is scarce; P(rank) is
+//               learned
 //   phi         ours without confidences: phi fitted online
 //   paper       lengths by phi, like the above. It continues after a length with the draft's own
 //               token, which the target has just rejected: right only after k = n. The paper draws

@@ -60,7 +60,7 @@ std::vector<std::int32_t> ThresholdsAt(const LayerCurves& train, double price, d
   for (const RowCurve& row : train.rows) {
     const auto n = static_cast<double>(row.active_tokens());
     if (n == 0) {
-      // Never seen active: predicted only beyond all scores seen.
+      // The neuron was never active, so it is predicted only for scores above all that were seen.
       out.push_back(std::max(common, row.never()));
       continue;
     }

@@ -35,7 +35,9 @@ struct Branch {
   int k = 0, guess = 0;
   double probability = 0;
   double begin = 0, end = 0;
-  double steps_from = 0, step = 1;  // of its tokens, except the draft's own next one
+  // Start and duration of the steps that draft its n tokens. A step for the draft's own next token
+  // may come before them.
+  double steps_from = 0, step = 1;
 };
 
 // Groups up to `together` branches; each group takes n common steps.

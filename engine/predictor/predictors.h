@@ -99,7 +99,8 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
 // none.
 std::size_t SignPredictorBytes(const model::ModelConfig& config, const LayerSideCar* learnt,
                                const SignOptions& options);
-// From the side-car, otherwise from the model's file. FailedPrecondition if neither has any.
+// Adds the low-rank predictors of the side-car, otherwise those of the model's file.
+// FailedPrecondition if neither has any.
 Status AddLowRankPredictors(const model::ModelConfig& config, const model::Weights& weights,
                             const SideCar* side_car, Predictors& out);
 // Bytes of a layer's two matrices; 0 if the side-car (null: there is none) does not contain them.

@@ -245,7 +245,7 @@ void Controller::Add(const Draft& draft, const Round& round) {
   Account(draft, round);
 }
 
-// Drafts less and less often while the first tokens of drafts are rejected.
+// Drafts less and less often while no token of the drafts is worth verifying.
 void Controller::PauseDrafting(const Round& round) {
   constexpr int kPauseMax = 5;  // 32 rounds
   if (params_.fixed || params_.free || round.drafted == 0) return;

@@ -1,13 +1,17 @@
 // Decides the next round: draft or not, draft length, mode and threads.
 //
-// Every decision compares gain and time: plain decoding yields R tokens per second, so a step of t
-// seconds must be expected to yield R t tokens:
+// Every decision compares gain and time. R is the rate that drafting must reach, in tokens per
+// second: that of plain decoding, or of the round's arm (mode and threads) if it is higher. A step
+// of t seconds must be expected to yield R t tokens:
 //   draft another token   if P(all up to it are accepted) >= R (t_draft + its verify time)
-//   verify n of them      where 1 + sum of P(first j are accepted) - R T_verify(n + 1) is largest
-//   draft at all          if some n promises more than R tokens per second (0 is a length, too)
-// Times are measured on line (estimates.h); T_verify(n + 1) includes the union of active neurons
-// and the flash reads for it. In mode auto, the loss of speculation against plain decoding never
-// exceeds 1% of the time plus two tokens, which bounds the cost of bad drafts.
+//   verify n of them      the n, 0 included, with the largest
+//                         1 + sum over j <= n of P(first j are accepted) - R T_verify(n + 1)
+//   draft at all          in mode auto: if the measured rate of an arm that drafts exceeds plain
+//                         decoding's by 2%, or if the estimates promise that of an unmeasured arm
+// Times are measured at load and while requests run (estimates.h); T_verify(n + 1) includes the
+// union of active neurons and the flash reads for it. Mode auto stops drafting while its loss
+// against plain decoding exceeds 1% of the time plus two tokens, which bounds the cost of bad
+// drafts.
 #pragma once
 
 #include <array>

@@ -47,7 +47,8 @@ class Speculation {
   static Result<std::unique_ptr<Speculation>> Create(Params params);
 
   // Measures steps of the target and of the draft, for about `seconds`; leaves the cache empty. A
-  // slow target exceeds this time after two measured steps, and is then measured on line.
+  // slow target exceeds this time after two measured steps, and is then measured while requests
+  // run.
   void WarmUp(int token, double seconds);
 
   // The decoder of every request; without a source if the mode is off.

@@ -147,7 +147,7 @@ void NeuronStore::Hold(std::uint32_t entry, std::uint16_t mask) {
   heat_.Hold(entry, now_);
 }
 
-// In reverse order, because an entry may be held twice.
+// Releases in reverse order, because an entry may be held twice.
 void NeuronStore::ReleaseAll() {
   for (std::size_t i = uses_.size(); i-- > 0;) heat_.Release(uses_[i].entry, uses_[i].before);
 }

@@ -19,7 +19,7 @@ std::vector<int> DryBreakerTokens(const Tokenizer& tokenizer,
 
 DryBreakers::Tokens DryBreakers::Find(const std::vector<std::string>& strings) {
   if (Tokens known = Recall(strings)) return known;
-  // Without the lock, so that requests with other strings do not wait.
+  // The lock is not held meanwhile, so that requests with other strings do not wait.
   auto tokens = std::make_shared<const std::vector<int>>(DryBreakerTokens(tokenizer_, strings));
   const base::MutexLock lock(mutex_);
   entries_.push_front({.strings = strings, .tokens = tokens});

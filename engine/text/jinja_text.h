@@ -11,7 +11,7 @@ namespace thermocline::text::jinja {
 
 // Removes `characters` (white space if nullptr) at the given sides.
 TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right);
-// At most `count_max` splits, or all if negative.
+// Makes at most `count_max` splits, or all if it is negative.
 std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
                                   std::int64_t count_max, bool from_right);
 std::vector<TemplateText> SplitWords(const TemplateText& text, std::int64_t count_max);

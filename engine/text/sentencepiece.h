@@ -15,7 +15,7 @@ inline constexpr std::string_view kSpaceMark = "\u2581";
 
 // "<0xE2>" tokens by byte, -1 if the vocabulary has none.
 std::vector<int> ByteTokens(const model::Vocabulary& vocabulary);
-// Replaces each ' ' in `text` by U+2581, and back.
+// MarkSpaces replaces each ' ' in `text` by U+2581; UnmarkSpaces does the reverse.
 std::string MarkSpaces(std::string_view text);
 std::string UnmarkSpaces(std::string_view text);
 

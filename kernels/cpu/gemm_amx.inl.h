@@ -105,7 +105,7 @@ void AddGroups(const std::uint8_t* panel, int first, const Activations& a, int t
                const GroupDots& dots, AmxSums& sums) {
   const int left = a.cols / 32 - first, groups = left < kGroupsAtOnce ? left : kGroupsAtOnce;
   constexpr int kGroups = Traits(type).block_size / kActivationBlock;
-  BlockHeader header;  // of all groups at once: they are of one block of 256
+  BlockHeader header;  // shared by the groups, which are in one block of 256
   for (int g = first; g < first + groups; ++g) {
     const std::uint8_t* block = BlockAt<type>(panel, g * kActivationBlock);
     if (g == first) DecodeHeader<type>(block, header);

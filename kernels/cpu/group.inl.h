@@ -37,7 +37,8 @@ struct Group : GroupScales {
   U8x64 levels[8];
   U8x64 magnitudes[kSlabMagnitudes ? 8 : 1];
 
-  // By loads of whole vectors: g++ 12 copies a struct in pieces, and a load of the copy waits.
+  // These load whole vectors: g++ 12 would copy a struct in pieces, and a load of the copy would
+  // wait for them.
   template <int quad>
   U8x64 level() const {
     return LoadU8(levels + quad);

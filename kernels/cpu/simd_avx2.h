@@ -266,7 +266,8 @@ inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
   return DotBytes(acc, levels, coefficients);
 }
 #else
-// In words: a coefficient may be -128, which has no negative to take a level's sign.
+// Multiplies 16-bit words: a coefficient may be -128, which cannot be negated in a byte to take the
+// sign of a level.
 inline __m256i AddQuadsWide(__m256i acc, __m256i levels, __m256i coefficients) {
   const __m256i q = _mm256_xor_si256(levels, _mm256_set1_epi8(-128));
   const __m256i even = _mm256_madd_epi16(_mm256_srai_epi16(_mm256_slli_epi16(q, 8), 8),

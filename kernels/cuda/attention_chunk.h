@@ -37,8 +37,10 @@ __device__ __forceinline__ float* StateOf(const DeviceAttentionParams& p, int to
 // The contents of one load of K or V.
 template <KvType kType>
 struct Loads {
-  static constexpr int kPositions = kType == KvType::kF16 ? 8 : 4;  // of keys: 16 bytes
-  static constexpr int kDims = kType == KvType::kF32 ? 4 : 8;       // of values: 16 bytes; Q8_0: 8
+  // Positions in a load of K, of 16 bytes.
+  static constexpr int kPositions = kType == KvType::kF16 ? 8 : 4;
+  // Dimensions in a load of V, of 16 bytes; Q8_0: of 8.
+  static constexpr int kDims = kType == KvType::kF32 ? 4 : 8;
   // Threads that share positions, each with other dimensions. Together they keep two each.
   static constexpr int kSlices = kThreads * kPositions / kAttentionChunk;
   static_assert(kPositions == 2 * kSlices);

@@ -4,9 +4,9 @@
 // multiply them exactly, and leave each group's term of the rows' chains of sums (Term) in shared
 // memory. Then one thread for each output adds them up in column order, while the next groups are
 // on their way. Shared memory has two halves, so one barrier for a run of groups is enough. A
-// lane's data of a group is loaded at once, without a branch between the loads (behind the panel's
-// end the last group again): weights, the tokens' levels, both scales. The thread that adds has one
-// load and one instruction for a group.
+// lane's data of a group is loaded at once, without a branch between the loads (past the panel's
+// end, the last group is loaded again): weights, the tokens' levels, both scales. The thread that
+// adds has one load and one instruction for a group.
 //
 // Bytes moved: the panel once. In flight for a multiprocessor with 1024 threads, one token, Q4_0: 4
 // groups of 8 bytes for each thread, 32 KiB.
@@ -27,12 +27,13 @@ template <DType kType, int kTokens, int kAhead, int kWarps>
 struct Few {
   using P = PanelTraits<kType>;
   static constexpr int kRun = kAhead * kWarps;  // groups
-  // Blocks of a multiprocessor, at least: as many as leave each thread registers enough.
+  // Minimum of blocks per multiprocessor, for __launch_bounds__: it leaves each thread enough
+  // registers.
   static constexpr int kResident = (kTokens > 1 && kWarps == 8 ? 24 : 32) / kWarps;
   static constexpr int kBlocks = P::kK ? kRun / 8 : 1;
   static constexpr int kOwn = kTokens == 1 ? 1 : 2;  // tokens of a lane
   static constexpr int kSums = P::kHasMin ? kOwn : 1;
-  static constexpr bool kShared = P::kK && !P::kIsQ6K;  // a block's groups have one set of numbers
+  static constexpr bool kShared = P::kK && !P::kIsQ6K;  // a block's groups share their scales
   static_assert(kRun % 8 == 0 && 8 % kAhead == 0);
 
   struct Half {
@@ -40,13 +41,13 @@ struct Few {
     Pair blocks[kBlocks][kPanelRows];  // K types: d and dmin
   };
 
-  // The part of a run that a lane has loaded.
+  // The data that a lane loads of a run, which is kRun consecutive groups of the panel.
   struct Loaded {
     GroupLevels<kType> levels[kAhead];
     unsigned q[kAhead][2];
-    RowNumbers<kType> numbers[kShared ? 1 : kAhead][2];  // of its two rows
-    float scale[kAhead][kOwn], sum[kAhead][kSums];       // of its tokens
-    unsigned d, min;                                     // of one row's block, K types
+    RowNumbers<kType> numbers[kShared ? 1 : kAhead][2];  // scales of the lane's two rows
+    float scale[kAhead][kOwn], sum[kAhead][kSums];       // of the lane's tokens
+    unsigned d, min;                                     // K types: d and dmin of one row's block
   };
 
   // `run`: the run's bytes in the panel; `first`: its first group; `left`: groups from it to the

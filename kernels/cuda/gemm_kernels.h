@@ -30,7 +30,7 @@ struct GemmArgs {
   GemmOut out;
 };
 
-// At most kTokenTile tokens, any number, float types.
+// GemmFew takes at most kTokenTile tokens; GemmMany takes any number; GemmFloat is for float types.
 DeviceError GemmFew(DType type, const GemmArgs& args, Stream stream);
 DeviceError GemmMany(DType type, const GemmArgs& args, Stream stream);
 DeviceError GemmFloat(DType type, const GemmArgs& args, Stream stream);

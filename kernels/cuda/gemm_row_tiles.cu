@@ -3,7 +3,7 @@
 // A block takes 32 listed rows and 16 tokens. It walks along the columns, 256 at a time: the bytes
 // of the rows and the tokens are copied to shared memory two steps ahead, and each warp multiplies
 // 16 rows by 8 tokens, as gemm_many.cu does with a panel. The products go through shared memory to
-// the epilogues of rows_epilogue.h. Of up's rows (kGated) only those that live for a token are
+// the epilogues of rows_epilogue.h. Of up's rows (kGated) only those that are live for a token are
 // copied.
 //
 // Bytes moved: the listed rows once for 16 tokens. Bytes in flight: 9 KiB of Q4_0's rows, 17 KiB of
@@ -179,7 +179,7 @@ __device__ __forceinline__ void StoreRows(const DeviceGemmRowsParams& p, int fir
   });
 }
 
-// h of the tile's neurons that live for a token, from both products.
+// h of the tile's neurons that are live for a token, from both products.
 template <DType type>
 __device__ __forceinline__ void StoreUp(const DeviceGemmRowsParams& p, int first, int count,
                                         const Shared<type>& shared) {

@@ -35,8 +35,8 @@ struct Warp {
 
 // The partition of a call, the same for all warps.
 struct Cut {
-  int rows;    // of a tile
-  int pieces;  // of 32 blocks, of a segment
+  int rows;    // rows in a tile
+  int pieces;  // pieces of 32 blocks in a segment
   int count;   // rows in all
 };
 

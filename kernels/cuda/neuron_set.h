@@ -48,7 +48,7 @@ __device__ inline int BlockPrefix(int value, int* total) {
   return before + sum - value;
 }
 
-// Eight masks at a multiple of eight, two in a word.
+// Loads eight masks from `at`, a multiple of eight: two in a word, 0 beyond `neurons`.
 __device__ inline uint4 LoadMasks(const std::uint16_t* masks, int at, int neurons) {
   if (at + 8 <= neurons) return *reinterpret_cast<const uint4*>(masks + at);
   unsigned each[4] = {};
@@ -72,7 +72,7 @@ __device__ inline unsigned BitsOf(const uint4& masks) {
   return bits;
 }
 
-// Bits of the 32 neurons from `begin` on that have a mask.
+// Returns one bit for each of the 32 neurons from `begin` on, set where the mask is not zero.
 __device__ inline unsigned FindMasks(const std::uint16_t* masks, int begin, int neurons) {
   uint4 each[4];
 #pragma unroll
@@ -83,8 +83,8 @@ __device__ inline unsigned FindMasks(const std::uint16_t* masks, int begin, int 
   return bits;
 }
 
-// Bits of the 32 neurons from `begin` on that are in the set. Neurons outside `within`, if it is
-// given, leave the set.
+// Returns one bit for each of the 32 neurons from `begin` on, set where the neuron is in the set.
+// Removes neurons outside `within`, if it is given, from the set.
 __device__ inline unsigned FindListed(const NeuronSet& set, const std::uint16_t* within, int begin,
                                       int neurons) {
   unsigned bits = FindMasks(set.masks, begin, neurons);

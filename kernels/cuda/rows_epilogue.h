@@ -8,14 +8,14 @@ namespace thermocline::kernels::THERMOCLINE_CUDA {
 
 // The products of a tile of rows are in lanes row * tokens + token.
 struct Tile {
-  int first, rows, count;  // of the list; count: of the whole list
+  int first, rows, count;  // first entry in the list, rows of the tile; length of the list
 };
 
 // A lane's row and token.
 struct Lane {
   int row, token, id;
   bool valid;
-  std::ptrdiff_t at;  // of [T, stride]
+  std::ptrdiff_t at;  // index in [T, stride]
 };
 
 __device__ inline Lane LaneOf(const DeviceGemmRowsParams& p, const Tile& tile, int lane) {
@@ -26,8 +26,8 @@ __device__ inline Lane LaneOf(const DeviceGemmRowsParams& p, const Tile& tile, i
   return out;
 }
 
-// kDecide for a tile, v with its bias: the lanes for whose tokens their row lives. All lanes of the
-// warp call it.
+// Computes kDecide (device_sparse.h) for a tile. `v`: the product with its bias. Returns one bit
+// for each lane, set where its row is live for its token. All lanes of the warp call it.
 __device__ inline unsigned Decide(const DeviceGemmRowsParams& p, const Lane& of, float v) {
   const unsigned mask = of.valid ? p.neurons.masks[of.id] : 0;
   const float act = ActivateGate(p.activation, p.activation_threshold, v);
@@ -58,7 +58,7 @@ __device__ inline unsigned StoreProducts(const DeviceGemmRowsParams& p, const Ti
   return p.epilogue == RowsEpilogue::kStore ? 0 : Decide(p, of, v);
 }
 
-// Returns the rows of a tile that live for any token, as bits.
+// Returns the rows of a tile that are live for any token, as bits.
 __device__ inline unsigned LivingRows(const DeviceGemmRowsParams& p, const Tile& tile,
                                       unsigned lives) {
   const unsigned tokens = (1U << p.tokens) - 1;
@@ -74,7 +74,7 @@ __device__ inline int PlaceOfBit(unsigned bits, int n) {
   return __ffs(static_cast<int>(bits)) - 1;
 }
 
-// h of a neuron that lives for any token: `gate` has its bias, `up` has not.
+// h of a neuron that is live for any token: `gate` includes its bias, `up` does not.
 __device__ inline void StoreGated(const DeviceGemmRowsParams& p, int id, int token, bool lives,
                                   float gate, float up) {
   if (p.up_bias != nullptr) up += p.up_bias[id];

@@ -37,8 +37,8 @@ struct RunShared {
   std::uint16_t ids[kSumChunk];  // in the run
 };
 
-// Returns the place of a row's h in a token's: rows t, t + 4, t + 8, t + 12 of a half lie together,
-// and tokens begin at different banks.
+// Returns the index of a row's h among the h of a token: rows t, t + 4, t + 8, t + 12 of a half lie
+// together, and tokens begin at different banks.
 __device__ __forceinline__ int FourPlace(int token, int half, int t) {
   return 4 * ((4 * half + t) ^ ((token & 1) << 2 | (token >> 1 & 3)));
 }

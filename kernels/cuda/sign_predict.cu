@@ -1,7 +1,7 @@
 // Sign prediction: packing inputs, scores and the list of neurons that reach their threshold.
 //
-// A warp takes four neighbouring neurons at once, 16 bytes of each a lane: a row of 4,096 signs is
-// 512 bytes, one load. The input's bits wait in shared memory. Bytes moved: the planes, once for
+// A warp takes four neighbouring neurons at once, 16 bytes of each per lane: a row of 4,096 signs
+// is 512 bytes, one load. The input's bits are in shared memory. Bytes moved: the planes, once for
 // all tokens.
 #include "kernels/cuda/neuron_set.h"
 #include "kernels/cuda/sparse_ops.h"
@@ -73,12 +73,13 @@ __global__ void __launch_bounds__(kPackThreads) PackSignInputKernel(DevicePackSi
   if (threadIdx.x == 0) p.totals[token] = total;
 }
 
-// Returns the share of one 32-bit word of a row in -score / 2.
+// Returns the share of one 32-bit word of a row in (total - score) / 2.
 __device__ inline int WordScore(std::uint32_t differ, std::uint32_t large, std::uint32_t slice) {
   return __popc(differ & slice) - __popc(large & slice) + 2 * __popc(large & differ & slice);
 }
 
-// 16 bytes of a row's planes with one token's; `at` counts 16 bytes, `line` of them are a plane.
+// Returns the share of 16 bytes of a row's planes in (total - score) / 2 for one token. `at`: their
+// index in the plane; `line`: units of 16 bytes in a plane.
 __device__ inline int Compare(const uint4& sign, const uint4& magnitude, const uint4* input, int at,
                               int line, int slices) {
   const uint4 x = input[at];
@@ -93,7 +94,8 @@ __device__ inline int Compare(const uint4& sign, const uint4& magnitude, const u
   return sum;
 }
 
-// -score / 2 of rows for one token, less its total, in all lanes.
+// sums[i] = (total - score) / 2 of row rows[i] for one token, in all lanes. `total` is the sum of
+// the token's levels (PackSignInputs).
 template <bool two_planes>
 __device__ void ScoreRows(const DeviceSignPredictParams& p, const int rows[kRows],
                           const uint4* input, int lane, int sums[kRows]) {
@@ -124,7 +126,7 @@ template <bool two_planes>
 __global__ void __launch_bounds__(kListThreads, 6)
     SignPredictKernel(DeviceSignPredictParams p, bool staged) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int words = SignInputWords(p.planes.cols, p.slices) / 2;  // of 16 bytes, of a token
+  const int words = SignInputWords(p.planes.cols, p.slices) / 2;  // units of 16 bytes per token
   const auto* input = reinterpret_cast<const uint4*>(p.words);
   if (staged) {
     auto* shared = ptx::DynamicShared<uint4>();
@@ -149,7 +151,8 @@ __global__ void __launch_bounds__(kListThreads, 6)
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         if (rows[i] < 0) continue;
-        // Taken from the score, which is small: a threshold may be the largest integer there is.
+        // The shift is subtracted from the score, which is small. A threshold may be INT_MAX, and
+        // adding the shift to it could overflow.
         const int score = p.totals[t] - 2 * sums[i] - shift;
         masks[i] |= (score >= p.thresholds[first + i] ? 1U : 0U) << t;
       }

@@ -68,7 +68,7 @@ __device__ __forceinline__ void Coefficients(const StageOf& stage, float factor,
 }
 
 // Levels of rows t, t + 4, ... of a half, less their offset and times 2^kShift: out[i] has those of
-// column 4g + i of the warp's.
+// the warp's column 4g + i.
 template <DType type>
 __device__ __forceinline__ void LevelsOf(const typename RunShared<type>::Whole& stage, int half,
                                          const StepLane& of, std::uint32_t (&out)[4]) {

@@ -21,11 +21,11 @@ constexpr int kThreads = 256, kSlices = kThreads / 8;  // rows, or fours of rows
 // The place where a block of threads works.
 struct Place {
   int run, token;
-  int begin, end;          // of the run's rows in the list
+  int begin, end;          // the run's rows in the list
   int block, in_group;     // block of 32 columns of this thread
-  int slice;               // of the rows
+  int slice;               // the thread's slice of the rows
   bool there;              // the row has that block
-  std::ptrdiff_t numbers;  // of the thread's block in [T, R, D / 32]
+  std::ptrdiff_t numbers;  // index of the thread's block in [T, R, D / 32]
 };
 
 __device__ Place PlaceOf(const DeviceSumRowsParams& p) {

@@ -10,10 +10,11 @@ namespace thermocline::kernels {
 
 struct Codec {
   DType type;
-  // A block to floats, and back. `importance`: of the columns, or nullptr.
+  // Conversions of a block into floats, and of floats into a block. `importance`: the mean
+  // square of each column's inputs (quantize.h), or nullptr.
   void (*dequantize)(const std::uint8_t* block, float* out);
   void (*quantize)(const float* x, std::uint8_t* block, const float* importance);
-  // One row's block into its lane of the panel's block.
+  // Writes one row's block to its lane of the panel's block.
   void (*pack)(DType type, const std::uint8_t* block, int lane, std::uint8_t* out);
   std::array<int, 2> halves;  // offsets of its f16 scales, -1 = none
 };

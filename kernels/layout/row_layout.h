@@ -9,9 +9,9 @@ namespace thermocline::kernels {
 struct RowLayout {
   int block;         // columns
   int group_blocks;  // blocks whose scales lie together
-  int numbers;       // of a block, ahead of its words
-  int number_bytes;  // 2, of MXFP4 1
-  int words;         // of a block
+  int numbers;       // scales and mins of a block, stored ahead of its words
+  int number_bytes;  // bytes of each: 2; 1 for MXFP4
+  int words;         // words of a block
 
   // The bytes of the numbers in a panel's block.
   constexpr int panel_header() const { return numbers * number_bytes * kPanelRows; }

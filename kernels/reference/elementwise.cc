@@ -30,7 +30,7 @@ float Activate(const GatedParams& p, float x) {
     case GateActivation::kGeluTanh:
       return 0.5F * x * (1.0F + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x)));
     case GateActivation::kClampedSwiglu:
-      break;  // of two numbers
+      break;  // takes gate and up: ClampedSwiglu below
   }
   return x;
 }

@@ -44,7 +44,7 @@ class Runner {
       : options_(options), service_(service), file_(file), counts_(counts) {}
 
   Status Answer(const std::vector<BatchRequest>& requests) {
-    // As many requests as the engine runs at once, and as many that wait.
+    // The engine's running requests, and the same number of waiting ones.
     const int most = 2 * options_.server.serving.sequences_max;
     auto next = requests.begin();
     while (next != requests.end() || !running_.empty()) {

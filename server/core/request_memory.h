@@ -52,7 +52,7 @@ struct BodyParts {
 // The estimated cost of a JSON body, from a scan before it is parsed.
 struct BodyCost {
   std::size_t bytes = 0;        // as BodyParts::cost
-  std::size_t members = 0;      // of its largest object
+  std::size_t members = 0;      // members of the body's largest object
   std::string_view field = {};  // field with that object; empty = the body
 };
 BodyCost CostOf(std::string_view body);

@@ -72,7 +72,7 @@ Action Properties(Service& service, const HttpRequest&, const ResponseHead& head
            Json::Object{{"n_ctx", stats.context_length}, {"params", SettingsJson(request, limit)}}},
           {"total_slots", stats.sequences_max},
           {"model_alias", service.model_name()},
-          // Only the file's name, so that clients do not learn its folder.
+          // The value is only the file's name, so that clients do not learn its folder.
           {"model_path", std::filesystem::path(stats.model_path).filename().string()},
           {"modalities", Json::Object{{"vision", false}, {"audio", false}}},
           {"chat_template", vocabulary.chat_template},

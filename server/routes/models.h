@@ -6,7 +6,7 @@
 
 namespace thermocline::routes {
 
-// In Anthropic's format for its clients, else in OpenAI's.
+// Anthropic's clients get its format, others OpenAI's.
 http::Action Models(server::Service& service, const http::HttpRequest& request,
                     const http::ResponseHead& head);
 http::Action Model(server::Service& service, const http::HttpRequest& request,

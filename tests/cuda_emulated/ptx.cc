@@ -17,7 +17,7 @@ int Byte(unsigned word, int i) { return static_cast<std::int8_t>(word >> (8 * i)
 
 const Fragments& Of(void* const* lanes, int lane) { return *static_cast<Fragments*>(lanes[lane]); }
 
-template <int kWords>  // of k 16 each
+template <int kWords>  // each covers 16 values of k
 void Multiply(void* const* lanes, unsigned) {
   std::int8_t a[16][16 * kWords], b[16 * kWords][8];
   for (int lane = 0; lane < 32; ++lane) {

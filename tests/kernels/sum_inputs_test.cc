@@ -45,7 +45,8 @@ class SumInputsTest : public testing::Test {
       ids_.push_back(j);
       x_.push_back(values[static_cast<std::size_t>(j)] * (j % 40 == 0 ? 30.0F : 1.0F));
     }
-    // At least every |x a|: of 32 random levels one is more than half of the way from zero.
+    // Limits that are at least every |x a|, where a is a block's scale: of 32 random levels, one is
+    // more than half of the largest, so a <= largest / steps.
     std::vector<float> weights(static_cast<std::size_t>(shape.outputs));
     float largest = 0, most = 0;
     for (int j = 0; j < shape.inputs; ++j) {

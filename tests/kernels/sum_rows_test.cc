@@ -283,7 +283,7 @@ TEST(SumRows, PartitionsShareASumWithItsBits) {
     const auto want = sum.Run(ReferenceOps(), ids, h, 3, 1 << 20);
     std::vector<const OpTable*> tables = FastTables();
     tables.push_back(&ReferenceOps());
-    for (const int share : {0, 1, 3}) {  // of four neurons; the second run is one partition's alone
+    for (const int share : {0, 1, 3}) {  // hot neurons in four; the second run is all hot
       std::vector<bool> hot;
       for (int r = 0; r < sum.rows; ++r) hot.push_back(r / kSumChunk == 1 || r * 7 % 4 < share);
       const auto parts = SumOfParts(sum, ReferenceOps(), ids, hot, h, 3, 1 << 20);

@@ -1,4 +1,4 @@
-// Judging answers, compared with the harness (tests/golden/make_task.py).
+// Tests the judgement of answers against lm-evaluation-harness (tests/golden/make_task.py).
 #include "tools/eval/task.h"
 
 #include <gtest/gtest.h>

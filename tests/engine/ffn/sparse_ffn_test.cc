@@ -229,7 +229,8 @@ std::vector<double> SignScores(const model::NeuronMatrix& matrix, const float* x
   return scores;
 }
 
-// Checks layer 1 of a model whose side-car sets the sign predictor's planes and slices.
+// Checks that layer 1 predicts the neurons whose scores reach their thresholds, after writing the
+// sign predictor `sign` to the side-car file `tcp`.
 void ExpectSignPredicts(const std::string& path, const predictor::SignCalibration& sign,
                         predictor::SideCar side_car, const std::string& tcp) {
   for (predictor::LayerSideCar& layer : side_car.layers) layer.sign = sign;

@@ -114,7 +114,8 @@ TEST_F(OneMemory, PredictorsAreMadeOfLayersThatTheHostDoesNotHold) {
   }
 }
 
-// With less and less memory: fewer layers on the device; neurons from flash beside it; no device.
+// As memory shrinks, the device gets fewer layers; then neurons are read from flash beside it; then
+// no device is used. This test covers the second range.
 TEST_F(OneMemory, NeuronsComeFromFlashWhereBothDoNotFit) {
   const std::string bundle = folder_ + "/tidepool.tcb";
   exec::PackNeurons(exec::kTidepool, bundle);

@@ -24,7 +24,8 @@ class DeviceLoad : public exec::FfnModels {
     base::ConfigureLog(base::LogLevel::kError, false);
     FastMachine::SetUp();
     cuda_emulated::SetMachine({});
-    // By its measured speed an emulated device is useless, unless the processor is busy.
+    // An emulated device measures slower than the CPU, so loading rejects it, unless the processor
+    // is busy.
     const auto slow = load::LoadModel(Options(HotDevice::kCuda));
     if (!slow.ok()) {
       ASSERT_EQ(slow.status().code(), StatusCode::kFailedPrecondition) << slow.status().message();

@@ -18,7 +18,8 @@ TEST_F(OnDevice, WholeModelSaysWhatTheCpuSays) {
   ExpectNear(got.logits, want.logits, kQuantizedTolerance, "whole");
 }
 
-// A full stream makes the launching thread wait, which also serves the device.
+// A launch into a full stream blocks its thread. The same thread computes the CPU's neurons, for
+// which the device waits, so a long prompt must never fill the stream.
 TEST_F(OnDevice, ALongPromptNeedsNoLongQueue) {
   const auto logits = [](std::size_t launches_max) {
     const auto model = exec::Load({.path = exec::kTidepool, .modes = "exact"});

@@ -1,4 +1,5 @@
-// From options to modes and predictors: rejections and their reasons, and the counts of audits.
+// The modes and predictors that options select: rejections and their reasons, and the counts of
+// audits.
 #include "engine/load/ffn_setup.h"
 
 #include <cmath>

@@ -20,7 +20,7 @@ namespace {
 using kernels::DType;
 
 const std::string kHash(32, 'b');
-// Not replaced, because it is another kind of file.
+// An earlier file at the bundle's path, which stays until the new bundle is complete.
 constexpr const char* kOldFile = "TCBUNDLE, an old one";
 constexpr int kHidden = 64, kNeurons = 50, kLayers = 3;
 store::BundleIdentity Identity(const std::string& hash = kHash) {

@@ -43,7 +43,8 @@ std::vector<RecordedRound> Sample(int n, const std::vector<double>& accepted,
   return rounds;
 }
 
-// The sum of the w greatest probabilities of (k, token), for tokens accepted with these.
+// The sum of the w greatest probabilities of an outcome (k, token). Token j is accepted with
+// probability `accepted[j]`; after a rejection, the draft's guess i is right with `others[i]`.
 double BestRate(const std::vector<double>& accepted, const std::vector<double>& others, int w) {
   std::vector<double> outcomes;
   double reached = 1;
@@ -61,8 +62,8 @@ double BestRate(const std::vector<double>& accepted, const std::vector<double>& 
 constexpr int kCount = 20000;
 constexpr double kError = 0.014;  // four standard errors of a share of 20,000
 
-// Always the same outcome. phi cannot give a length in the middle probability 1, and the paper's
-// policy cannot find it; a token of low confidence reveals it.
+// Every round has the same outcome. If it is a length between 0 and n, phi cannot give it
+// probability 1, and the paper's policy does not find it; a token of low confidence reveals it.
 TEST(HitRates, WhatAlwaysComesIsFound) {
   const std::size_t count = 200;
   const HitCounts whole = CountHits(std::vector<RecordedRound>(count, {.n = 4, .k = 4, .rank = 1}));
@@ -95,14 +96,14 @@ TEST(HitRates, WithoutConfidencesTheOracleIsReached) {
       EXPECT_NEAR(Rate(counts, HitPolicy::kPhi, w, kCount), best, kError + 0.02) << n << " " << w;
       EXPECT_NEAR(Rate(counts, HitPolicy::kOurs, w, kCount), best, kError);
     }
-    // It drafts for every length, though only one is ever right.
+    // The paper's policy drafts for every length, though only the branch after k = n can be right.
     EXPECT_NEAR(Rate(counts, HitPolicy::kPaper, kBranchesMax, kCount), std::pow(p, n + 1), kError);
     EXPECT_LE(Rate(counts, HitPolicy::kPaper, 1, kCount), std::pow(p, n + 1) + kError);
   }
 }
 
-// With two classes the best rate is the mean over their patterns, which a policy without
-// confidences cannot reach.
+// The confidence of each token is one of two classes. The best rate is then the mean of BestRate
+// over all sequences of classes, and a policy without confidences does not reach it.
 TEST(HitRates, ConfidencesAreWorthWhatTheyTell) {
   const int n = 3;
   const std::vector<double> of_class = {0.3, 0.97}, others = {0.6};

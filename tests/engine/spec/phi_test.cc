@@ -171,7 +171,8 @@ TEST(PhiEstimator, IsValidWhateverHappens) {
   }
 }
 
-// With N outcomes a share s is known to sqrt(s (1 - s) / N); six of those, and mixed lengths.
+// A share s of N outcomes has the standard error sqrt(s (1 - s) / N). The bounds are six of them,
+// and twelve for mixed lengths.
 TEST(PhiEstimator, RecoversWhatWasSampled) {
   constexpr int kCount = 20000;
   for (const Phi& truth : kTruths) {

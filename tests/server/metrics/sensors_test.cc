@@ -178,7 +178,7 @@ TEST_F(SensorsTest, OfAPc) {
   ExpectNear(ReadAt(sensors, 2000), wanted);
 }
 
-// After a suspension, or after reloading the driver.
+// Suspending the machine or reloading the driver resets the counter.
 TEST_F(SensorsTest, ACounterSetToZeroIsNoWrap) {
   WriteRapl("intel-rapl:0", "package-0", "5000000000");
   Sensors sensors(root());
