@@ -96,7 +96,8 @@ class RecurrentBlock {
   std::vector<float> values_;   // [T, H V] Mamba-2
   nn::ActivationBuffer out_;    // [T, H V], or [T, D]
   std::vector<float> taps_;     // [taps, C]
-  // For each thread: a head's state [key_dim, value_dim] of a part that may be rolled back.
+  // Each thread's copy of a head's state [key_dim, value_dim], which is updated instead of the
+  // sequence's own state if tokens of the step may be rolled back.
   std::vector<std::vector<float>> scratch_state_;
 };
 

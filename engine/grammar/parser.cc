@@ -96,7 +96,9 @@ bool Parser::HasItem(Item item) {
   return !IsNew({kItem, item.state, item.frame});
 }
 
-// Links of a frame are added at one place, by the items that enter its rule there.
+// Returns true if `frame` already has a link to `behind`; otherwise the caller must add it. From
+// kFew links on, they are also in the table, which knows only the current place: that is enough,
+// because a frame gets all its links at the place where its rule is entered.
 bool Parser::HasLink(int frame, int rule, Item behind) {
   const bool few = links_of_[rule] < kFew, now_many = links_of_[rule] == kFew;
   if (!few && !now_many) return !IsNew({frame, behind.state, behind.frame});

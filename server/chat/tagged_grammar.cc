@@ -115,8 +115,9 @@ class FormWriter {
   const std::string name_;
   RuleList& rules_;
   std::vector<std::string> values_;
-  // The call parser uses the same types if strings and other values have the same marks.
-  std::vector<bool> text_, other_text_;  // the values are strings, by key and by kind of other keys
+  // For each of form_.keys and of form_.others: true if its schema makes its values strings. The
+  // call parser decides by TypeOfParameter, too, if strings and other values have the same marks.
+  std::vector<bool> text_, other_text_;
 };
 
 // An estimate of the number of key transitions that need rules, and its limit.

@@ -122,7 +122,8 @@ double Apart(float got, float want) {
          std::max(1e-3, std::fabs(static_cast<double>(want)));
 }
 
-// Gate and up of a network: decide, then combine. A network without a gate only decides.
+// Checks the product of the gate with kDecide, which finds the live neurons, and that of up with
+// kCombine, which computes their h. `alone` is the h of a network without a gate, by kDecide.
 Check CheckEpilogue(const DeviceOps& ops, const Epilogue& e, int cols, int tokens) {
   constexpr int kNeurons = 1100;
   const Layer gate(ops, DType::kQ8_0, kNeurons, cols), up(ops, DType::kQ4_0, kNeurons, cols);
