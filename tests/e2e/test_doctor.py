@@ -43,7 +43,7 @@ def test_what_is_wrong_is_named(tmp_path):
     assert found["configuration"]["verdict"] == "error" and "prot" in found["configuration"]["seen"]
     (tmp_path / "cut.gguf").write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes()[:5000])
     assert examine(tmp_path / "cut.gguf")[1]["model"]["verdict"] == "error"
-    assert "not expected: --no-such-option" in refusal("doctor", "--no-such-option", status=2)
+    assert "there is no option '--no-such-option'" in refusal("doctor", "--no-such-option", status=2)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
