@@ -125,7 +125,7 @@ def test_an_emulated_gpu_has_the_planned_share_of_the_uses(mixture, emulated, tm
 
     def answer(*more):
         with Daemon(*settings, *more, program=emulated, env=env) as d:
-            text = httpx.post(d.url + "/v1/completions", json=body, timeout=120).json()["choices"][0]["text"]
+            text = httpx.post(d.url + "/v1/completions", json=body, timeout=600).json()["choices"][0]["text"]
             device = httpx.get(d.url + "/v1/status").json()["device"]
             sides = [value(d, "hot_active_neurons_total", side=side) for side in ("hot", "cold")] if device["hot_tier"] else None
             return text, device, sides
