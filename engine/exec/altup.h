@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"

@@ -15,7 +15,7 @@
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_tokens.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"

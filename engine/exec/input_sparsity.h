@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/ffn/sparse_ffn.h"
-#include "engine/model/input_major.h"
+#include "engine/model/weights/input_major.h"
 #include "engine/nn/input_products.h"
 
 namespace thermocline::exec {

@@ -2,7 +2,7 @@
 // head of r + c dimensions (model/latent_attention.h).
 #pragma once
 
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"

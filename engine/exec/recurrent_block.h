@@ -17,7 +17,7 @@
 #include "engine/base/worker_pool.h"
 #include "engine/exec/recurrent_inputs.h"
 #include "engine/exec/step_tokens.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "kernels/op_table.h"
 
 namespace thermocline::exec {

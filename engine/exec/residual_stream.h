@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"
 

@@ -29,7 +29,7 @@
 #include "engine/ffn/neuron_experts.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/gpu/device_forward.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"

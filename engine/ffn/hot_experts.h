@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/store/neuron_store.h"
 
 namespace thermocline::ffn {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/predictor/predictors.h"
 #include "engine/store/neuron_store.h"
 

@@ -1,5 +1,6 @@
 // Puts a loaded model's layers and neurons on a device, and again after a device failure.
 #include "engine/load/device_upload.h"
+#include "engine/model/open/open_model.h"
 #include "engine/predictor/subset.h"
 
 namespace thermocline::load {

@@ -1,7 +1,7 @@
 #include "engine/load/device_upload.h"
 
 #include "engine/base/ratio.h"
-#include "engine/model/down_layout.h"
+#include "engine/model/weights/down_layout.h"
 
 namespace thermocline::load {
 namespace {

@@ -12,10 +12,11 @@
 #include "engine/load/input_setup.h"
 #include "engine/load/mode_tuner.h"
 #include "engine/load/prefetch_tuner.h"
-#include "engine/model/builtin.h"
-#include "engine/model/down_layout.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
+#include "engine/model/open/builtin.h"
+#include "engine/model/open/open_model.h"
+#include "engine/model/weights/down_layout.h"
 
 namespace thermocline::load {
 namespace {

@@ -13,9 +13,9 @@
 #include "engine/load/ffn_setup.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/request_modes.h"
-#include "engine/model/input_major.h"
 #include "engine/model/model_file.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/input_major.h"
+#include "engine/model/weights/weights.h"
 #include "engine/store/block_reader.h"
 #include "engine/text/tokenizer.h"
 

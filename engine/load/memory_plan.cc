@@ -10,7 +10,7 @@
 #include "engine/load/memory_sizes.h"
 #include "engine/model/expert_rows.h"
 #include "engine/model/fingerprint.h"
-#include "engine/model/input_major.h"
+#include "engine/model/weights/input_major.h"
 #include "engine/store/layer_stream.h"
 #include "engine/store/neuron_store.h"
 

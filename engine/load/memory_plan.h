@@ -8,7 +8,7 @@
 
 #include "engine/api/model_options.h"
 #include "engine/load/ffn_setup.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/store/bundle_format.h"
 
 namespace thermocline::load {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "engine/base/log.h"
-#include "engine/model/down_layout.h"
+#include "engine/model/weights/down_layout.h"
 
 namespace thermocline::load {
 namespace {

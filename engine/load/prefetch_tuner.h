@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/base/worker_pool.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "kernels/op_table.h"
 
 namespace thermocline::load {

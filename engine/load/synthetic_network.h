@@ -7,7 +7,7 @@
 
 #include "engine/base/huge_buffer.h"
 #include "engine/model/model_config.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/predictor/predictors.h"
 
 namespace thermocline::load {

@@ -7,7 +7,7 @@
 #include "engine/base/system_memory.h"
 #include "engine/load/calibration.h"
 #include "engine/load/device_calibration.h"
-#include "engine/model/weight_plan.h"
+#include "engine/model/weights/weight_plan.h"
 #include "engine/store/device_probe.h"
 
 namespace thermocline::load {

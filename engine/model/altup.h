@@ -18,6 +18,8 @@
 
 #include <vector>
 
+#include "engine/base/status.h"
+
 namespace thermocline::model {
 
 struct AltUpConfig {
@@ -30,5 +32,16 @@ struct AltUpConfig {
   bool any() const { return streams > 0; }
   double CutOf(int layer) const { return cuts.empty() ? 0 : cuts[layer]; }
 };
+
+// A bound on what a file may say before its number of layers is checked.
+inline constexpr int kAltUpLayersMax = 1024;
+
+// InvalidArgument: fewer than two streams, by the name of the file's field.
+Status CheckAltUpStreams(const char* name, int streams);
+// The cut c behind which a share of Gaussian gates is lower: the inverse of the normal
+// distribution. 0 if no gate is cut.
+double GateCutOfShare(double share);
+// The cuts of a file that gives none. [L], at most kAltUpLayersMax.
+std::vector<double> DefaultGateCuts(int layers);
 
 }  // namespace thermocline::model

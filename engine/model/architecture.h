@@ -52,7 +52,7 @@ struct Architecture {
   QkvBias qkv_bias;
   int position_offset;        // learned positions: rows before position 0
   bool hf_pairs;              // Hugging Face files store rotary pairs as pairs
-  bool hf_gpt_oss;            // experts are stored as in model/hf_gpt_oss.h
+  bool hf_gpt_oss;            // experts are stored as in model/huggingface/gpt_oss.h
   std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
   bool optional_norms;        // head_norm: the family has files without them, too
   bool biased;                // every product has a bias, the router's and the experts' too

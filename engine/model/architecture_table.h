@@ -202,7 +202,7 @@ inline constexpr std::array kArchitectures = {
               a.router.before_attention = true;
             }),
     // GGUF files of any of these name their router; groups are DeepSeek-V2's if it is softmax
-    // (gguf_config.cc).
+    // (gguf/config.cc).
     Variant("deepseek2", "deepseek_v2",
             [](Architecture& a) {
               MakeLatent(a);
@@ -331,7 +331,7 @@ inline constexpr std::array kArchitectures = {
             }),
     Variant("mistral3", "ministral3", [](Architecture& a) { a.temperature = true; }),
     Variant("minicpm", "minicpm", [](Architecture& a) { a.scales = true; }),
-    // llama.cpp's files call it bitnet and Microsoft's forks otherwise (gguf_config.cc).
+    // llama.cpp's files call it bitnet and Microsoft's forks otherwise (gguf/config.cc).
     Variant("bitnet", "bitnet", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),

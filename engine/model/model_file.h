@@ -112,24 +112,4 @@ struct ModelFile {
                     std::span<std::byte> out) const;
 };
 
-// Opens a GGUF file, a llama2.c checkpoint or a Hugging Face folder, depending on `path`. NotFound,
-// InvalidArgument, DataLoss (damaged: names the key or tensor) or Unimplemented (names the
-// feature). InvalidArgument also for a file with a vocabulary but no weights.
-Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path);
-// The same for callers that read no weights: the file may hold only a vocabulary. Its configuration
-// is then empty.
-Result<std::unique_ptr<ModelFile>> OpenModelOrVocabulary(const std::string& path);
-
-// The readers of the formats.
-Result<std::unique_ptr<ModelFile>> OpenGguf(const std::string& path);
-Result<std::unique_ptr<ModelFile>> OpenLlama2c(const std::string& path);
-Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder);
-
-// The vocabulary of llama2.c's tokenizer.bin with `vocab_size` tokens.
-Result<Vocabulary> ReadLlama2cTokenizer(const std::string& path, int vocab_size);
-// The vocabulary of a folder's tokenizer.json or tokenizer.model, with tokenizer_config.json.
-Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder);
-// A SentencePiece model (tokenizer.model).
-Result<Vocabulary> ReadSentencePieceModel(const std::string& path);
-
 }  // namespace thermocline::model

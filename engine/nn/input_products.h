@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/input_major.h"
+#include "engine/model/weights/input_major.h"
 #include "engine/nn/multiplier.h"
 
 namespace thermocline::nn {

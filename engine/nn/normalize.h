@@ -1,7 +1,7 @@
 // The norm of the model's family.
 #pragma once
 
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "kernels/op_table.h"
 
 namespace thermocline::nn {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/base/ratio.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/placement/numbers.h"
 
 namespace thermocline::placement {

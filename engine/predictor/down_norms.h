@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/worker_pool.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 
 namespace thermocline::predictor {
 

@@ -7,7 +7,7 @@
 
 #include "engine/base/huge_buffer.h"
 #include "engine/base/worker_pool.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 #include "engine/predictor/side_car.h"
 #include "kernels/sign_predict.h"
 

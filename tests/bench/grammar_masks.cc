@@ -15,6 +15,7 @@
 #include "engine/grammar/grammar_compiler.h"
 #include "engine/grammar/matcher.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/text/tokenizer.h"
 
 namespace {

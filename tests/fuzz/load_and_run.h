@@ -6,7 +6,7 @@
 
 #include "engine/base/log.h"
 #include "engine/load/loaded_model.h"
-#include "engine/model/weights.h"
+#include "engine/model/weights/weights.h"
 
 namespace thermocline::fuzz {
 

@@ -1,4 +1,5 @@
 // Fuzzes a model in any single-file format: GGUF, PowerInfer's, llama2.c.
+#include "engine/model/open/open_model.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"

@@ -1,5 +1,6 @@
 // Fuzzes a Hugging Face folder: config.json, model.safetensors, tokenizer.json,
 // tokenizer_config.json.
+#include "engine/model/open/open_model.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/load_and_run.h"

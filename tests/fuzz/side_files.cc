@@ -4,7 +4,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/json.h"
-#include "engine/model/importance.h"
+#include "engine/model/gguf/importance.h"
 #include "engine/placement/placement_file.h"
 #include "engine/predictor/side_car.h"
 #include "engine/store/bundle_format.h"

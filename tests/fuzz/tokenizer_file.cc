@@ -1,6 +1,8 @@
 // Fuzzes vocabularies: a SentencePiece model, llama2.c's tokenizer.bin, or tokenizer.json, by the
 // first byte.
+#include "engine/model/huggingface/tokenizer.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/llama2c.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/text/tokenizer.h"
 #include "tests/fuzz/input.h"
 

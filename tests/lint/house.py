@@ -14,18 +14,22 @@ HOUSE = {
     "engine/charts": ("charts as SVG", "engine/base"),
     "engine/api": ("data the engine and server share", "kernels engine/base"),
     "engine/device": ("an accelerator opened", "kernels engine/base"),
-    "engine/model": ("formats, weights", "kernels engine/base engine/api"),
+    "engine/model": ("what every format is read as", "kernels engine/base engine/api"),
+    "engine/model/weights": ("weights, packed for the kernels", "kernels engine/base engine/model"),
+    "engine/model/gguf": ("GGUF read and written", "kernels engine/base engine/model engine/model/weights"),
+    "engine/model/huggingface": ("Hugging Face folders", "kernels engine/base engine/model"),
+    "engine/model/open": ("a model opened by its path", "engine/base engine/model engine/model/gguf engine/model/huggingface"),
     "engine/text": ("tokenizers, templates", "engine/base engine/model"),
     "engine/grammar": ("what an answer may be", "engine/base engine/api engine/text"),
-    "engine/predictor": ("which neurons are active", "kernels engine/base engine/model"),
-    "engine/placement": ("which tier a neuron is in", "engine/base engine/model"),
+    "engine/predictor": ("which neurons are active", "kernels engine/base engine/model engine/model/weights"),
+    "engine/placement": ("which tier a neuron is in", "engine/base engine/model engine/model/weights"),
     "engine/store": ("the flash tier", "kernels engine/base engine/api"),
-    "engine/nn": ("KV cache, workspace, products", "kernels engine/base engine/model"),
-    "engine/ffn": ("feed-forward networks", "kernels engine/base engine/api engine/model engine/predictor engine/store engine/nn"),
+    "engine/nn": ("KV cache, workspace, products", "kernels engine/base engine/model engine/model/weights"),
+    "engine/ffn": ("feed-forward networks", "kernels engine/base engine/api engine/model engine/model/weights engine/predictor engine/store engine/nn"),
     "engine/gpu": ("forward pass on a device", "kernels engine/base engine/device engine/model engine/predictor engine/nn engine/ffn"),
     "engine/sampling": ("logits to a token", "engine/base engine/api engine/grammar"),
-    "engine/exec": ("the transformer", "kernels engine/base engine/model engine/store engine/nn engine/ffn engine/gpu"),
-    "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/sampling engine/exec"),
+    "engine/exec": ("the transformer", "kernels engine/base engine/model/weights engine/store engine/nn engine/ffn engine/gpu"),
+    "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/model/weights engine/model/open engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/sampling engine/exec"),
     "engine/adapt": ("changes while serving", "engine/base engine/api engine/predictor engine/ffn engine/load"),
     "engine/spec": ("speculative decoding", "engine/base engine/api engine/nn engine/sampling engine/exec engine/load"),
     "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/sampling engine/exec engine/load engine/adapt engine/spec"),
@@ -46,7 +50,7 @@ HOUSE = {
     "server/routes": ("every route of the daemon", "engine/base engine/api server/web server/core server/http server/openai server/anthropic server/ollama server/llama"),
     "server/batch": ("files of requests, offline", "engine/base server/core server/http server/routes"),
     "server/grpc": ("gRPC", "proto engine/base engine/api engine/text server/net server/core"),
-    "tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
+    "tools": ("the command line", "kernels engine/base engine/charts engine/api engine/device engine/model engine/model/weights engine/model/gguf engine/model/open engine/text engine/predictor engine/placement engine/store engine/ffn engine/sampling engine/load engine/spec engine engine/offline server/batch"),
     "server/daemon": ("the process", "engine/base engine/api engine server/metrics server/net server/core server/http server/routes server/grpc"),
     "loadtest/workload": ("requests and their times", "engine/base"),
     "loadtest/measure": ("figures, SLOs", "engine/base loadtest/workload"),
@@ -80,7 +84,10 @@ def room_of(path):
     parts = path.relative_to(ROOT).parts[:-1]
     if ".pb." in path.name:  # made from proto/
         return "proto"
-    return None if parts[0] == "tests" else parts[0] if parts[0] in ("kernels", "tools") else "/".join(parts[:2])
+    if parts[0] in ("tests", "kernels", "tools"):
+        return None if parts[0] == "tests" else parts[0]
+    inner = "/".join(parts[:3])
+    return inner if inner in HOUSE else "/".join(parts[:2])
 
 
 def includes(path, pattern):

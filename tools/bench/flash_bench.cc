@@ -13,7 +13,7 @@
 #include "engine/base/file.h"
 #include "engine/base/posix_error.h"
 #include "engine/charts/chart.h"
-#include "engine/model/builtin.h"
+#include "engine/model/open/builtin.h"
 #include "engine/store/device_probe.h"
 #include "tools/common/console.h"
 #include "tools/common/side_car_options.h"

@@ -10,6 +10,7 @@
 #include "engine/base/index.h"
 #include "engine/base/ratio.h"
 #include "engine/charts/chart.h"
+#include "engine/model/open/open_model.h"
 #include "tools/calibrate/input_budget.h"
 #include "tools/common/console.h"
 #include "tools/common/eta_bar.h"

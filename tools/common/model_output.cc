@@ -2,6 +2,7 @@
 
 #include "engine/base/output_file.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 
 namespace thermocline::tools {
 

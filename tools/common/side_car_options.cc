@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "engine/base/output_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/predictor/identity.h"
 
 namespace thermocline::tools {

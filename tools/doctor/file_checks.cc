@@ -11,8 +11,9 @@
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 #include "engine/base/system_memory.h"
-#include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/builtin.h"
+#include "engine/model/open/open_model.h"
 #include "engine/store/device_probe.h"
 #include "tools/doctor/checks.h"
 

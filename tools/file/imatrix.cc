@@ -6,7 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/index.h"
-#include "engine/model/importance.h"
+#include "engine/model/gguf/importance.h"
 #include "tools/common/console.h"
 #include "tools/common/ffn_recorder.h"
 #include "tools/common/model_options.h"

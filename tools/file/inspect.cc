@@ -2,8 +2,9 @@
 #include <cstdio>
 #include <map>
 
-#include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/builtin.h"
+#include "engine/model/open/open_model.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
 

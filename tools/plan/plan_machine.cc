@@ -8,7 +8,7 @@
 #include "engine/base/system_memory.h"
 #include "engine/load/loaded_model.h"
 #include "engine/load/this_machine.h"
-#include "engine/model/builtin.h"
+#include "engine/model/open/builtin.h"
 #include "tools/common/model_options.h"
 
 namespace thermocline::tools {

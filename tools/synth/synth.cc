@@ -9,7 +9,7 @@
 #include "engine/base/system_memory.h"
 #include "engine/load/loaded_model.h"
 #include "engine/model/expert_rows.h"
-#include "engine/model/gguf_writer.h"
+#include "engine/model/gguf/writer.h"
 #include "engine/store/trace.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"

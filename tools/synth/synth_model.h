@@ -15,9 +15,9 @@
 // The same holds for experts: the router's logit of expert e is w_e . x - t_e, where t_e is the
 // threshold that it exceeds as often as it is to be chosen, and its neurons are random.
 //
-// With a rank, every layer has a predictor fc2 relu(fc1 x) (model/powerinfer.h) that takes neuron i
-// for active, at threshold 0, as often as the gate does, but at other tokens: right for measuring
-// speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
+// With a rank, every layer has a predictor fc2 relu(fc1 x) (model/gguf/powerinfer.h) that takes
+// neuron i for active, at threshold 0, as often as the gate does, but at other tokens: right for
+// measuring speed, useless for quality. The rows of fc1 are random, so h = relu(fc1 x) has R nearly
 // independent elements of mean 0.399 |x| and deviation 0.584 |x|. A row of fc2 is noise e with sum
 // 0 and squares of sum R, plus a constant m_i: its product has mean 0.399 R m_i |x| and variance
 // 0.341 R (1 + m_i^2) |x|^2. m_i puts 0 at t_i deviations above the mean, whatever |x|.

@@ -2,8 +2,9 @@
 #include <cstdio>
 
 #include "engine/base/file.h"
-#include "engine/model/builtin.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/builtin.h"
+#include "engine/model/open/open_model.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 #include "tools/common/command_line.h"

@@ -14,6 +14,7 @@
 #include "engine/ffn/cpu_partition.h"
 #include "engine/grammar/grammar_compiler.h"
 #include "engine/load/loaded_model.h"
+#include "engine/model/open/open_model.h"
 #include "engine/predictor/identity.h"
 #include "engine/sched/decode_loop.h"
 #include "engine/spec/set_up.h"

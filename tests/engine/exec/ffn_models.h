@@ -12,7 +12,8 @@
 
 #include "engine/base/log.h"
 #include "engine/load/loaded_model.h"
-#include "engine/model/gguf_writer.h"
+#include "engine/model/gguf/writer.h"
+#include "engine/model/open/open_model.h"
 #include "engine/predictor/identity.h"
 
 namespace thermocline::exec {

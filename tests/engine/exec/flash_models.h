@@ -10,7 +10,8 @@
 #include "engine/base/worker_pool.h"
 #include "engine/model/fingerprint.h"
 #include "engine/model/model_file.h"
-#include "engine/model/weights.h"
+#include "engine/model/open/open_model.h"
+#include "engine/model/weights/weights.h"
 #include "engine/offline/bundle_writer.h"
 
 namespace thermocline::exec {

@@ -1,6 +1,7 @@
 // An emulated device that shares the host's memory: its part is decided before loading, so that no
 // weights are in memory twice at any time.
 #include "engine/base/system_memory.h"
+#include "engine/model/open/open_model.h"
 #include "tests/engine/gpu/on_device.h"
 
 namespace thermocline::gpu {

@@ -1,5 +1,5 @@
 // Compares down projections that are transposed on loading with files in that layout.
-#include "engine/model/down_layout.h"
+#include "engine/model/weights/down_layout.h"
 
 #include <cmath>
 #include <cstring>

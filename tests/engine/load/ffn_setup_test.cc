@@ -10,6 +10,7 @@
 #include "engine/load/mode_tuner.h"
 #include "engine/load/this_machine.h"
 #include "engine/model/fingerprint.h"
+#include "engine/model/open/open_model.h"
 #include "engine/placement/placement_file.h"
 #include "tests/engine/exec/audited.h"
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "engine/model/open/open_model.h"
 #include "tests/engine/exec/ffn_models.h"
 
 namespace thermocline::load {

@@ -10,8 +10,9 @@
 
 #include "engine/base/file.h"
 #include "engine/load/loaded_model.h"
-#include "engine/model/gguf_container.h"
-#include "engine/model/gguf_writer.h"
+#include "engine/model/gguf/container.h"
+#include "engine/model/gguf/writer.h"
+#include "engine/model/open/open_model.h"
 
 namespace thermocline::model {
 namespace {

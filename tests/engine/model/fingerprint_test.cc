@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "engine/model/open/open_model.h"
+
 namespace thermocline::model {
 namespace {
 

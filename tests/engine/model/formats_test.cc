@@ -8,7 +8,8 @@
 
 #include "engine/base/file.h"
 #include "engine/load/loaded_model.h"
-#include "engine/model/gguf_writer.h"
+#include "engine/model/gguf/writer.h"
+#include "engine/model/open/open_model.h"
 #include "engine/model/transpose.h"
 #include "kernels/quantize.h"
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/model/gguf_metadata.h"
+#include "engine/model/gguf/metadata.h"
 #include "engine/model/latent_attention.h"
 
 namespace thermocline::model {

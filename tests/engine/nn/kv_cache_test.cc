@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/load/loaded_model.h"
+#include "engine/model/open/open_model.h"
 
 namespace thermocline::nn {
 namespace {

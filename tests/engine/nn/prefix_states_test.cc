@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/nn/prefix_cache.h"
 
 namespace thermocline::nn {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/log.h"
+#include "engine/model/open/open_model.h"
 #include "engine/spec/model_source.h"
 #include "engine/spec/self_source.h"
 #include "engine/spec/set_up.h"

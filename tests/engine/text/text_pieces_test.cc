@@ -11,6 +11,7 @@
 
 #include "engine/base/strings.h"
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/tokenizer.h"
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/model/model_file.h"
+#include "engine/model/open/open_model.h"
 #include "engine/text/contains_any.h"
 #include "engine/text/detokenizer.h"
 #include "engine/text/dry_breakers.h"

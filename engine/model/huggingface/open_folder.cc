@@ -1,0 +1,336 @@
+// Reader of Hugging Face folders: config.json and *.safetensors, one file or sharded with an
+// index.
+//
+//   safetensors := header_bytes:u64 header:JSON data     header := { name: {dtype, shape,
+//   data_offsets} }
+// Tensors get GGUF's names and order of rows.
+#include "engine/model/huggingface/open_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include "engine/base/index.h"
+#include "engine/base/log.h"
+#include "engine/model/byte_reader.h"
+#include "engine/model/fused_tensors.h"
+#include "engine/model/huggingface/bitnet.h"
+#include "engine/model/huggingface/config.h"
+#include "engine/model/huggingface/gpt_oss.h"
+#include "engine/model/huggingface/names.h"
+#include "engine/model/huggingface/recurrent.h"
+#include "engine/model/huggingface/tokenizer.h"
+#include "engine/model/latent_attention.h"
+#include "engine/model/model_file.h"
+#include "engine/model/sampling_metadata.h"
+
+namespace thermocline::model {
+namespace {
+
+constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{100} << 20;  // safetensors' own limit
+
+std::string Join(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+Result<Json> ReadJsonFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  auto parsed = base::ParseJson(text);
+  if (!parsed.ok()) return parsed.status().Annotate(path);
+  return parsed;
+}
+
+Status AddParts(const std::vector<TensorInfo>& parts, ModelFile& model) {
+  for (const TensorInfo& part : parts) {
+    if (model.Find(part.name) != nullptr)
+      return base::DataLoss("tensor '", part.name, "' appears twice");
+    model.tensors.push_back(part);
+  }
+  return OkStatus();
+}
+
+// Appends `tensor` under its GGUF name: a fused query-key-value tensor as its three parts, learned
+// positions and rotary heads in GGUF's order.
+Status Place(TensorInfo tensor, ModelFile& model) {
+  const ModelConfig& c = model.config;
+  const auto add = [&](const std::string& name, std::int64_t rows, const HeadOrder& order) {
+    TensorInfo part = tensor;
+    part.name = name;
+    (part.num_dims == 1 ? part.cols : part.rows) = rows;
+    part.bytes = part.rows * part.cols * part.type->block_bytes;
+    part.order = order;
+    if (model.Find(name) != nullptr) return base::DataLoss("tensor '", name, "' appears twice");
+    model.tensors.push_back(std::move(part));
+    return OkStatus();
+  };
+  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss) {
+    ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
+    return AddParts(parts, model);
+  }
+  if (IsFusedRows(tensor)) {
+    ASSIGN_OR_RETURN(const auto parts, SplitQkv(tensor, c));
+    return AddParts(parts, model);
+  }
+  const std::int64_t rows = tensor.num_dims == 1 ? tensor.cols : tensor.rows;
+  const bool pairs =
+      c.architecture->position == Position::kRotaryPairs && !c.architecture->hf_pairs;
+  const std::size_t dot = tensor.name.rfind('.');
+  const std::string module = tensor.name.substr(0, dot), suffix = tensor.name.substr(dot);
+  if (module.ends_with(".attn_qkv") && !c.recurrent.any()) {
+    const int kv = c.num_key_value_heads, group = c.num_attention_heads / kv, dim = c.head_dim;
+    if (rows != std::int64_t{kv} * (group + 2) * dim)
+      return base::InvalidArgument("tensor '", tensor.name, "' has ", rows, " rows, expected ",
+                                   kv * (group + 2) * dim);
+    const std::string layer = module.substr(0, module.size() - 3);  // "blk.0.attn_"
+    RETURN_IF_ERROR(add(layer + "q" + suffix, kv * group * dim, {dim, pairs, group, group + 2, 0}));
+    RETURN_IF_ERROR(add(layer + "k" + suffix, kv * dim, {dim, pairs, 1, group + 2, group}));
+    return add(layer + "v" + suffix, kv * dim, {dim, false, 1, group + 2, group + 1});
+  }
+  if (pairs && (module.ends_with(".attn_q") || module.ends_with(".attn_k"))) {
+    if (c.head_dim % 2 != 0 || rows % c.head_dim != 0)
+      return base::DataLoss("tensor '", tensor.name, "' has ", rows, " rows, not whole heads of ",
+                            c.head_dim);
+    return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
+  }
+  const bool plain = module.ends_with(".ssm_norm");
+  if (c.architecture->norm_plus_one && module.ends_with("_norm") && !plain && suffix == ".weight")
+    tensor.plus = 1;
+  return add(tensor.name, rows, {});
+}
+
+Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
+                 ModelFile& model) {
+  if (model.config.IsOfPrediction(name, "model.layers.")) return OkStatus();
+  if (IsOfAnotherSense(name)) {
+    model.left_out.push_back(name);
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(GgufName called, GgufNameOf(name, *model.config.architecture));
+  if (called.name.empty()) return OkStatus();
+  // Granite's shared network is the only network of a model without experts.
+  const std::size_t shared = called.name.find("_shexp");
+  if (shared != std::string::npos && !model.config.experts.any())
+    called.name.erase(shared, std::string_view("_shexp").size());
+  if (called.name == "output.weight" && model.config.tie_word_embeddings) {
+    base::LogWarning(name, " is left out: config.json says that the embedding takes its place ",
+                     "(tie_word_embeddings)");
+    return OkStatus();
+  }
+  const Json *dtype = entry.Find("dtype"), *shape = entry.Find("shape"),
+             *offsets = entry.Find("data_offsets");
+  if (dtype == nullptr || !dtype->is_string() || shape == nullptr || !shape->is_array() ||
+      offsets == nullptr || !offsets->is_array() || offsets->as_array().size() != 2) {
+    return base::DataLoss("tensor '", name, "' lacks dtype, shape or data_offsets");
+  }
+  TensorInfo tensor{.name = called.name, .file = file};
+  static const std::map<std::string, int> kTypes = {
+      {"F32", 0}, {"F16", 1}, {"BF16", 30}, {"U8", 24}};
+  const auto type = kTypes.find(dtype->as_string());
+  if (type == kTypes.end())
+    return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
+  tensor.type = FindFileType(type->second);
+  Json::Array dims = shape->as_array();
+  const bool mxfp4 = tensor.name.ends_with(".blocks") || tensor.name.ends_with(".scales");
+  const bool ternary = model.config.architecture->sub_norms && tensor.name.ends_with(".weight");
+  const bool packed = mxfp4 || (ternary && type->first == "U8");
+  if (packed != (type->first == "U8"))
+    return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
+  tensor.num_dims = base::IntSize(dims);
+  if (dims.empty() || dims.size() > (mxfp4 ? 4 : 3))
+    return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
+  for (const Json& dim : dims) {
+    if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
+      return base::DataLoss("tensor '", name, "' has the dimension ", dim.Dump());
+  }
+  if (dims.size() == 4) {  // the blocks of a row
+    dims[2] = dims[2].as_int() * dims[3].as_int();
+    dims.pop_back();
+  }
+  tensor.cols = dims.back().as_int();
+  if (dims.size() == 3) tensor.slabs = dims.front().as_int();
+  tensor.rows = dims.size() > 1 ? tensor.slabs * dims[dims.size() - 2].as_int() : 1;
+  tensor.bytes = tensor.rows * tensor.cols * tensor.type->block_bytes;
+  const Json &begin = offsets->as_array()[0], &end = offsets->as_array()[1];
+  const std::uint64_t data_bytes = model.files[file]->size() - data_begin;
+  if (!begin.is_int() || !end.is_int() || begin.as_int() < 0 || end.as_int() < begin.as_int() ||
+      static_cast<std::uint64_t>(end.as_int()) > data_bytes ||
+      static_cast<std::uint64_t>(end.as_int() - begin.as_int()) != tensor.bytes) {
+    return base::DataLoss("tensor '", name, "': data_offsets ", offsets->Dump(), " do not match ",
+                          tensor.bytes, " bytes inside the file's ", data_bytes,
+                          "; the download may be incomplete");
+  }
+  tensor.offset = data_begin + begin.as_int();
+  return called.expert >= 0 ? AddPiece(tensor, called.expert, model)
+                            : Place(std::move(tensor), model);
+}
+
+Status AddSafetensors(const std::string& path, ModelFile& model) {
+  ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
+  std::uint64_t header_bytes = 0;
+  if (file->size() < 8)
+    return base::DataLoss(path, ": ", file->size(), " bytes are no safetensors file");
+  RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
+  if (header_bytes > kHeaderBytesMax || header_bytes > file->size() - 8) {
+    return base::DataLoss(path, ": the header claims ", header_bytes, " bytes of the file's ",
+                          file->size());
+  }
+  std::string header(header_bytes, '\0');
+  RETURN_IF_ERROR(file->ReadAt(8, std::as_writable_bytes(std::span(header))));
+  auto parsed = base::ParseJson(header);
+  if (!parsed.ok() || !parsed->is_object())
+    return base::DataLoss(path, ": the header is no JSON object");
+  const int index = base::IntSize(model.files);
+  model.files.push_back(std::move(file));
+  for (const auto& [name, entry] : parsed->as_object()) {
+    if (name == "__metadata__") continue;
+    const Status added = AddTensor(name, entry, 8 + header_bytes, index, model);
+    if (!added.ok()) return added.Annotate(path);
+  }
+  return OkStatus();
+}
+
+// Returns the config of the text part of a multimodal model.
+Json TextConfigOf(const Json& config) {
+  const Json* text = config.Find("text_config");
+  if (text == nullptr || !text->is_object()) return config;
+  Json out = *text;
+  for (const char* key : {"tie_word_embeddings", "eos_token_id"}) {
+    const Json* value = config.Find(key);
+    if (value != nullptr && out.Find(key) == nullptr) out.object().emplace_back(key, *value);
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> ShardNames(const std::string& folder) {
+  const std::string index_path = Join(folder, "model.safetensors.index.json");
+  if (!base::PathExists(index_path)) return std::vector<std::string>{"model.safetensors"};
+  ASSIGN_OR_RETURN(const Json index, ReadJsonFile(index_path));
+  const Json* map = index.Find("weight_map");
+  if (map == nullptr || !map->is_object())
+    return base::DataLoss(index_path, ": field 'weight_map' is missing");
+  std::map<std::string, bool> names;
+  for (const auto& [tensor, shard] : map->as_object()) {
+    if (!shard.is_string() || shard.as_string().find('/') != std::string::npos) {
+      return base::DataLoss(index_path, ": tensor '", tensor, "' lies in ", shard.Dump(),
+                            ", not a file of this folder");
+    }
+    names[shard.as_string()] = true;
+  }
+  std::vector<std::string> out;
+  out.reserve(names.size());
+  for (const auto& [name, unused] : names) out.push_back(name);
+  return out;
+}
+
+// Adds the tokens of config.json or generation_config.json that end a turn.
+void AddStopIds(const Json& config, Vocabulary& vocabulary) {
+  const Json* eos = config.Find("eos_token_id");
+  if (eos == nullptr) return;
+  const Json::Array ids = eos->is_array() ? eos->as_array() : Json::Array{*eos};
+  for (const Json& id : ids) {
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocabulary.size()) continue;
+    const int token = static_cast<int>(id.as_int());
+    auto& ids_so_far = vocabulary.stop_ids;
+    if (std::find(ids_so_far.begin(), ids_so_far.end(), token) == ids_so_far.end())
+      ids_so_far.push_back(token);
+  }
+}
+
+// Returns the pooling of a folder written by sentence-transformers, as GGUF numbers it (1 mean, 2
+// first token, 3 last token); -1 = not given.
+Result<int> PoolingOf(const std::string& folder) {
+  const std::string path = Join(folder, "1_Pooling/config.json");
+  if (!base::PathExists(path)) return -1;
+  ASSIGN_OR_RETURN(const Json config, ReadJsonFile(path));
+  struct Mode {
+    const char* key;
+    int type;
+  };
+  constexpr Mode kModes[] = {{"pooling_mode_mean_tokens", 1},
+                             {"pooling_mode_cls_token", 2},
+                             {"pooling_mode_lasttoken", 3}};
+  if (!config.is_object()) return base::InvalidArgument(path, ": not a JSON object");
+  int type = -1, modes = 0;
+  for (const auto& [key, value] : config.as_object()) {
+    if (!key.starts_with("pooling_mode_") || !value.is_bool() || !value.as_bool()) continue;
+    ++modes;
+    for (const Mode& mode : kModes)
+      if (key == mode.key) type = mode.type;
+  }
+  if (modes != 1 || type < 0)
+    return base::Unimplemented(path, ": of the ways to pool, one of mean, cls and lasttoken");
+  return type;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
+  auto model = std::make_unique<ModelFile>();
+  model->path = folder;
+  model->format = "Hugging Face";
+  const std::string config_path = Join(folder, "config.json");
+  if (!base::PathExists(config_path))
+    return base::InvalidArgument(folder, ": a folder without config.json is no model");
+  ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
+  auto config = ConfigFromHuggingFace(TextConfigOf(model->metadata));
+  if (!config.ok()) return config.status().Annotate(config_path);
+  model->config = *config;
+  ASSIGN_OR_RETURN(model->config.pooling_type, PoolingOf(folder));
+  ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
+  for (const std::string& shard : shards)
+    RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
+  if (!model->left_out.empty())
+    base::LogWarning(folder, ": ", model->left_out.size(),
+                     " tensors of other senses than text are ", "left out (",
+                     model->left_out.front(), " ...)");
+  RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
+  RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
+  RETURN_IF_ERROR(ArrangeRecurrent(*model).Annotate(folder));
+  if (model->config.architecture->hf_gpt_oss)
+    RETURN_IF_ERROR(UnpackGptOss(*model).Annotate(folder));
+  if (model->config.architecture->sub_norms) {
+    ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model->metadata));
+    RETURN_IF_ERROR(UnpackBitNet(weights, *model).Annotate(folder));
+  }
+  if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
+    return base::InvalidArgument(folder,
+                                 ": tensor 'lm_head.weight' is missing, and config.json "
+                                 "does not say that the embedding takes its place "
+                                 "(tie_word_embeddings)");
+  }
+  const RopeConfig& rope = model->config.rope;
+  const bool longer = !rope.long_divisors.empty();
+  if (!rope.divisors.empty())
+    model->AddVector(longer ? "rope_factors_short.weight" : "rope_freqs.weight", rope.divisors);
+  if (longer) model->AddVector("rope_factors_long.weight", rope.long_divisors);
+  model->has_weights = true;
+  Json generation{Json::Object()};
+  if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {
+    ASSIGN_OR_RETURN(generation, ReadJsonFile(path));
+    auto sampling = SamplingFromGenerationConfig(generation);
+    if (!sampling.ok()) return sampling.status().Annotate(path);
+    model->sampling = *sampling;
+  }
+  auto vocabulary = ReadHuggingFaceTokenizer(folder);
+  // Without a tokenizer a model still runs on token ids.
+  if (vocabulary.status().code() == StatusCode::kNotFound) return model;
+  ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
+  AddStopIds(model->metadata, model->vocabulary);
+  AddStopIds(generation, model->vocabulary);
+  MarkTurnTokens(model->vocabulary);
+  model->vocabulary.infill = FindInfillTokens(model->vocabulary);
+  if (model->vocabulary.size() > model->config.vocab_size) {
+    return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),
+                                 " tokens, the model ", model->config.vocab_size);
+  }
+  Vocabulary& v = model->vocabulary;
+  while (v.size() < model->config.vocab_size) {  // rows that training never used
+    v.tokens.push_back(StrCat("[PAD", v.size(), "]"));
+    v.types.push_back(TokenType::kUnused);
+    if (v.kind == VocabularyKind::kSentencePiece) v.scores.push_back(-10000.0F);
+  }
+  return model;
+}
+
+}  // namespace thermocline::model

@@ -1,0 +1,119 @@
+// Reads the layers with a window from Hugging Face's config.json.
+#include <algorithm>
+#include <array>
+
+#include "engine/base/index.h"
+#include "engine/model/huggingface/config.h"
+#include "engine/model/huggingface/fields.h"
+
+namespace thermocline::model {
+namespace {
+
+using hf::Flag;
+using hf::Int;
+using hf::List;
+
+// Checks that a list of layers has one item per layer.
+Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& c) {
+  if (list.empty() || base::IntSize(list) == c.num_hidden_layers) return OkStatus();
+  return base::InvalidArgument("field '", key, "' has ", list.size(), " items for ",
+                               c.num_hidden_layers, " layers");
+}
+
+// The families whose code in transformers has a window; other families ignore the field.
+constexpr std::array<std::string_view, 18> kWithWindow = {
+    "mistral",      "mixtral",   "bamboo",  "ministral3", "qwen2",   "qwen3",
+    "qwen2_moe",    "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",  "gemma3_text",
+    "gemma3n_text", "phi3",      "olmo3",   "exaone4",    "cohere2", "starcoder2"};
+
+bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
+
+// Reads SmallThinker's lists of layers with a window and of rotated layers. Only the family's own
+// order is supported.
+Status ReadLayouts(const Json& json, ModelConfig& c) {
+  ASSIGN_OR_RETURN(const Json::Array windows, List(json, {"sliding_window_layout"}));
+  ASSIGN_OR_RETURN(const Json::Array rotated, List(json, {"rope_layout"}));
+  RETURN_IF_ERROR(CheckLength("sliding_window_layout", windows, c));
+  RETURN_IF_ERROR(CheckLength("rope_layout", rotated, c));
+  if (std::any_of(windows.begin(), windows.end(), IsNonZero)) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window_size"}));
+  }
+  for (int layer = 0; layer < base::IntSize(windows); ++layer) {
+    if (IsNonZero(windows[layer]) != (c.WindowOf(layer) > 0))
+      return base::Unimplemented("sliding_window_layout other than in every layer but each fourth");
+  }
+  for (int layer = 0; layer < base::IntSize(rotated); ++layer) {
+    if (IsNonZero(rotated[layer]) != c.Rotates(layer))
+      return base::Unimplemented("rope_layout other than sliding_window_layout is not supported");
+  }
+  return OkStatus();
+}
+
+// Reads the period: a number, or a string of one letter per layer.
+Status ReadPeriod(const Json& json, ModelConfig& c) {
+  const Json* pattern = hf::FindFirst(json, {"sliding_window_pattern", "_sliding_window_pattern"});
+  if (pattern == nullptr || c.architecture->window_place != WindowPlace::kButLast)
+    return OkStatus();
+  if (pattern->is_string()) c.window_period = base::IntSize(pattern->as_string());
+  if (!pattern->is_int()) return OkStatus();
+  ASSIGN_OR_RETURN(c.window_period,
+                   Int(json, {"sliding_window_pattern", "_sliding_window_pattern"}));
+  return OkStatus();
+}
+
+// Reads a list of layers with and without a window.
+Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
+  ASSIGN_OR_RETURN(const Json::Array types, List(json, {"layer_types"}));
+  RETURN_IF_ERROR(CheckLength("layer_types", types, c));
+  std::vector<bool> windowed;
+  for (const Json& type : types) {
+    const std::string kind = type.is_string() ? type.as_string() : "";
+    if (kind != "sliding_attention" && kind != "full_attention")
+      return base::Unimplemented("layer_types with ", type.Dump(), " are not supported");
+    windowed.push_back(kind == "sliding_attention");
+  }
+  return types.empty() ? OkStatus() : SetWindowedLayers(windowed, c).Annotate("layer_types");
+}
+
+// Checks the list of layers without rotation (SmolLM3). Only the family's own order is supported.
+Status CheckUnrotated(const Json& json, const ModelConfig& c) {
+  ASSIGN_OR_RETURN(const Json::Array rotated, List(json, {"no_rope_layers"}));
+  RETURN_IF_ERROR(CheckLength("no_rope_layers", rotated, c));
+  ASSIGN_OR_RETURN(const int interval,
+                   Int(json, {"no_rope_layer_interval"}, c.architecture->unrotated_period));
+  if (rotated.empty() && interval != c.architecture->unrotated_period)
+    return base::Unimplemented("no_rope_layer_interval ", interval, " is not supported in the ",
+                               "architecture '", c.architecture->name, "'");
+  for (int layer = 0; layer < base::IntSize(rotated); ++layer) {
+    const int never = c.architecture->unrotated_period;
+    const bool rotates = never == 0 || (layer + 1) % never != 0;
+    if (IsNonZero(rotated[layer]) != rotates)
+      return base::Unimplemented("no_rope_layers ", Json(rotated).Dump(), " are not supported in ",
+                                 "the architecture '", c.architecture->name, "'");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// The window applies to all layers (mistral), to those from max_window_layers on if it is enabled
+// (qwen), or to some of each period.
+Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
+  // In these families the lists of layers give the recurrent ones (recurrent.cc).
+  if (c.architecture->recurrent != Mixer::kAttention) return OkStatus();
+  if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
+  const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
+                   kWithWindow.end();
+  if (has && Flag(json, "use_sliding_window", true)) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
+    ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
+  }
+  if (c.architecture->unrotated_period > 0 && c.sliding_window > 0)
+    return base::Unimplemented("use_sliding_window = true is not supported in the architecture '",
+                               c.architecture->name, "'");
+  RETURN_IF_ERROR(ReadPeriod(json, c));
+  RETURN_IF_ERROR(ReadWindowedLayers(json, c));
+  return CheckUnrotated(json, c);
+}
+
+}  // namespace thermocline::model
