@@ -71,6 +71,17 @@ struct EngineStats {
     std::int64_t bytes = 0, bytes_max = 0;
     std::int64_t states = 0;  // snapshots of recurrent layers
   } prefix_cache;
+  // The prefix cache's tier on flash.
+  struct PrefixFlash {
+    bool used = false, read_only = false;  // read_only: another process writes the folder
+    std::string folder;
+    std::int64_t hits = 0, partial = 0, misses = 0;  // lookups behind what memory had
+    std::int64_t hit_tokens = 0;
+    std::int64_t blocks = 0, evicted = 0, damaged = 0;
+    std::int64_t bytes = 0, bytes_max = 0, read_bytes = 0, written_bytes = 0;
+    std::int64_t dropped_for_room = 0, dropped_by_error = 0;  // blocks that were not written
+    double read_s = 0;
+  } prefix_flash;
   bool ffn_automatic = false;              // the modes were chosen by measurement
   std::vector<FfnMode> ffn_offered;        // modes that requests may choose
   FfnMode audit_shadow = FfnMode::kDense;  // audited in layers without loss; dense: none

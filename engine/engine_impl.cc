@@ -25,6 +25,7 @@ Engine::Impl::Impl(EngineParts& parts, const EngineConfig& config)
       cache_(*pool_, parts.kv.context_length),
       prefix_blocks_(parts.kv.prefix_blocks),
       prefixes_(*pool_, prefix_blocks_),
+      flash_prefixes_(std::move(parts.flash_prefixes)),
       sampler_(model_->config.vocab_size, cache_.capacity()),
       transformer_(model_->MakeTransformer(model_->step_tokens_max, cache_.capacity(),
                                            StepLogitsMax(config))),
@@ -63,6 +64,7 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
   PublishSpeculation();
   answers_ = std::make_unique<sched::AnswerSteps>(
       sched::AnswerSteps::Params{.prefixes = &prefixes_,
+                                 .flash = flash_prefixes_.get(),
                                  .tokenizer = *model_->tokenizer,
                                  .capacity = cache_.capacity(),
                                  .logits_max = StepLogitsMax(config),

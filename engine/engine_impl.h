@@ -79,6 +79,7 @@ class Engine::Impl {
   void Complete(Request& request);
 
   EngineStats::PrefixCache PrefixStats() const;
+  EngineStats::PrefixFlash PrefixFlashStats() const;
   EngineStats::Flash FlashStats() const;
   SpecStats Speculation() const;
 
@@ -86,7 +87,9 @@ class Engine::Impl {
   const std::unique_ptr<nn::KvPool> pool_;  // decode thread
   nn::KvCache cache_;                       // decode thread
   const nn::KvCount prefix_blocks_;
-  nn::PrefixCache prefixes_;                              // decode thread, except its counters
+  nn::PrefixCache prefixes_;  // decode thread, except its counters
+  // Decode thread, except its counters; null: there is no tier on flash.
+  const std::unique_ptr<prefix::FlashPrefixes> flash_prefixes_;
   sampling::Sampler sampler_;                             // decode thread
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   adapt::FfnGovernor governor_;                           // decode thread, except its figures

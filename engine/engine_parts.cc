@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/log.h"
+#include "engine/prefix_tier.h"
 
 namespace thermocline {
 namespace {
@@ -29,6 +30,7 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
                     .context_default_max = INT_MAX,
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,
+          .fingerprint = !config.serving.prefix_path.empty(),
           .on_progress = config.on_progress};
 }
 
@@ -88,6 +90,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
                   ": the memory budget leaves no more (grammar.memory_mib asks for ",
                   config.serving.grammar.memory_bytes >> 20, " MiB)");
   ASSIGN_OR_RETURN(parts.kv, TakeKvMemory(config, *parts.model));
+  ASSIGN_OR_RETURN(parts.flash_prefixes, OpenPrefixTier(config, *parts.model, *parts.kv.pool));
   if (const std::string& path = config.model.record_trace; !path.empty()) {
     if (!parts.model->predictors->input_points.empty())
       return base::FailedPrecondition(

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/kv_memory.h"
 #include "engine/load/loaded_model.h"
+#include "engine/prefix/flash_prefixes.h"
 #include "engine/spec/set_up.h"
 #include "engine/store/trace.h"
 
@@ -16,7 +17,8 @@ struct EngineParts {
   std::unique_ptr<load::LoadedModel> model;
   spec::LoadedDraft draft;
   KvMemory kv;
-  std::unique_ptr<store::TraceWriter> trace;  // null: none is recorded
+  std::unique_ptr<prefix::FlashPrefixes> flash_prefixes;  // borrows the pool; null: there are none
+  std::unique_ptr<store::TraceWriter> trace;              // null: none is recorded
 };
 
 // Errors as Engine::Load.

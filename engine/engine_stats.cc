@@ -48,6 +48,7 @@ EngineStats Engine::Impl::Stats() const {
           .kv_type = std::string(KvTypeName(pool_->type())),
           .load_s = model_->load_s,
           .prefix_cache = PrefixStats(),
+          .prefix_flash = PrefixFlashStats(),
           .ffn_automatic = model_->ffn_automatic,
           .ffn_offered = model_->OfferedModes(),
           .audit_shadow = model_->audit_shadow,
@@ -82,6 +83,30 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
           .bytes_max = prefix_blocks_.whole * whole + prefix_blocks_.window * window +
                        prefix_blocks_.states * state,
           .states = c.states};
+}
+
+EngineStats::PrefixFlash Engine::Impl::PrefixFlashStats() const {
+  if (flash_prefixes_ == nullptr) return {};
+  const prefix::FlashPrefixCounters& c = flash_prefixes_->counters();
+  const prefix::PrefixWriterCounters* writes = flash_prefixes_->writer_counters();
+  const prefix::FlashPrefixes::FileFigures files = flash_prefixes_->figures();
+  return {.used = true,
+          .read_only = flash_prefixes_->read_only(),
+          .folder = flash_prefixes_->folder(),
+          .hits = c.hits,
+          .partial = c.partial,
+          .misses = c.misses,
+          .hit_tokens = c.hit_tokens,
+          .blocks = files.blocks,
+          .evicted = files.evicted,
+          .damaged = files.damaged,
+          .bytes = files.bytes,
+          .bytes_max = files.bytes_max,
+          .read_bytes = files.read_bytes,
+          .written_bytes = files.written_bytes,
+          .dropped_for_room = writes != nullptr ? writes->dropped_for_room.load() : 0,
+          .dropped_by_error = writes != nullptr ? writes->dropped_by_error.load() : 0,
+          .read_s = c.read_s};
 }
 
 EngineStats::Flash Engine::Impl::FlashStats() const {

@@ -89,12 +89,14 @@ const char* CancelCauseName(CancelCause cause);
 struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;   // the part of the prompt found in the prefix cache
+  int flash_tokens = 0;    // the part of these that was read from flash
   int prefill_tokens = 0;  // the computed part; less than the rest if the request ended early
   int completion_tokens = 0;
   int reasoning_tokens = 0;  // estimated part of these. Set by the server.
   double queue_s = 0;        // from Submit to the first prefill step
   double prefill_s = 0;
-  double decode_s = 0;  // from the second token to the last
+  double restore_s = 0;  // part of it: reading a prefix from flash
+  double decode_s = 0;   // from the second token to the last
   SpecUsage spec = {};
   Phase phase = Phase::kQueued;            // the phase in which it ended
   CancelCause cause = CancelCause::kNone;  // the cause if it was cancelled

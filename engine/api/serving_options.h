@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/api/grammar_spec.h"
 
@@ -25,6 +26,9 @@ struct ServingOptions {
                                          // pauses
   double reader_timeout_s = 30;          // pause after which the request is cancelled; 0 = no limit
   std::int64_t prefix_cache_bytes = -1;  // cached KV of prefixes; -1 = as much as one context
+  // A folder for prefixes that outlive the process, and the bytes of its files; "": there is none.
+  std::string prefix_path = {};
+  std::int64_t prefix_path_bytes = std::int64_t{10} << 30;
   GrammarLimits grammar = {};
 };
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "engine/base/log.h"
 #include "engine/base/system_memory.h"
@@ -207,6 +209,17 @@ Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
   return loaded;
 }
 
+// The content of the model's files as far as it can be told without reading all of them.
+Result<std::string> FingerprintOf(const model::ModelFile& file) {
+  ASSIGN_OR_RETURN(std::string text, model::Fingerprint(file));
+  for (const auto& part : file.files) {
+    std::error_code error;
+    const auto written = std::filesystem::last_write_time(part->path(), error);
+    text += StrCat("|", part->size(), "|", written.time_since_epoch().count());
+  }
+  return text;
+}
+
 // With shared memory the CPU computes all experts; it also computes layers for which a GPU has no
 // kernels, and layers in mode inputs.
 Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config, Accelerator& gpu) {
@@ -234,6 +247,9 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
                                               std::optional<DeviceShare>& early) {
   ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
   model::ModelFile& file = *loaded->file;
+  if (options.fingerprint) {
+    ASSIGN_OR_RETURN(loaded->fingerprint, FingerprintOf(file));
+  }
   WorkSizes& sizes = options.sizes;
   if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
   loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);

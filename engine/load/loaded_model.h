@@ -30,6 +30,7 @@ struct LoadOptions {
   std::function<Result<std::unique_ptr<store::BlockReader>>(const std::string& path,
                                                             const store::ReaderOptions& options)>
       open_reader = {};
+  bool fingerprint = false;  // LoadedModel::fingerprint is needed
   // Receives the loaded share, from one thread at a time; may be empty.
   std::function<void(double)> on_progress = {};
 };
@@ -96,6 +97,8 @@ struct LoadedModel {
   double load_s = 0;
   int step_tokens_max = 64;  // T of one call: from WorkSizes, or chosen
   std::string hash;          // model::Fingerprint; "" if it was not needed
+  // The same with the sizes and times of the files, which a changed weight changes; "" likewise.
+  std::string fingerprint;
 
   // The shape of a trace of neurons, or of experts.
   store::TraceWriter::Shape trace_shape() const {

@@ -126,13 +126,31 @@ int KvCache::Passed(int length) const {
 
 void KvCache::DropPassed(int free) {
   if (pool_->window() == 0) return;
+  const int end = Passed(length_);
+  while (dropped_ < end && pool_->free_blocks(KvKind::kWindow) < free) DropWindows(dropped_ + 1);
+}
+
+void KvCache::DropWindows(int count) {
   Table& table = tables_.window;
-  for (const int end = Passed(length_);
-       dropped_ < end && pool_->free_blocks(KvKind::kWindow) < free; ++dropped_) {
+  for (; dropped_ < count; ++dropped_) {
     Release(KvKind::kWindow, table.blocks[dropped_]);
     table.blocks[dropped_] = kDropped;
     table.data[dropped_] = nullptr;
   }
+}
+
+void KvCache::Append(const KvBlock& block, int tokens) {
+  CHECK_EQ(length_ % kernels::kKvBlock, 0);
+  CHECK_LE(length_ + tokens, capacity_);
+  const int index = length_ / kernels::kKvBlock;
+  tables_.whole.Add(block.whole, pool_->data(KvKind::kWhole, block.whole));
+  length_ += tokens;
+  if (pool_->window() == 0) return;
+  if (block.window >= 0)
+    return tables_.window.Add(block.window, pool_->data(KvKind::kWindow, block.window));
+  DropWindows(index);
+  tables_.window.Add(kDropped, nullptr);
+  dropped_ = index + 1;
 }
 
 void KvCache::Swap(KvCache& other) {

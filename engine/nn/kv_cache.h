@@ -83,6 +83,10 @@ class KvCache {
 
   // Starts an empty sequence with the first `tokens` tokens of `blocks`, which are shared.
   void Adopt(std::span<const KvBlock> blocks, int tokens);
+  // Adds a block with `tokens` tokens, whose holder passes on to the sequence. A window below 0: no
+  // later token sees the block in layers with a window. Requires: length() is a whole number of
+  // blocks.
+  void Append(const KvBlock& block, int tokens);
   // Starts an empty sequence with the first `tokens` tokens of `other`. Blocks of another pool are
   // read in place and, like shared ones, copied before they are written; `other` must keep them and
   // their contents meanwhile. Requires: pools of one shape.
@@ -114,6 +118,8 @@ class KvCache {
     }
   };
 
+  // Releases the first `count` blocks of layers with a window, which no later token sees.
+  void DropWindows(int count);
   // Takes a zeroed state if the sequence needs one and has none.
   bool TakeState();
   bool SharesLastBlock(KvKind kind) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 #include "engine/sampling/score.h"
 
 namespace thermocline::sched {
@@ -59,15 +60,39 @@ void AnswerSteps::RestorePrefix(Sequence& s, nn::KvCache& cache) const {
     const auto usable = s.lossless ? s.tokens.size() : s.job.request.prompt.size();
     // The lookup never includes the last token; here it may include the one before it.
     const bool behind = s.usage.completion_tokens > 0 && !s.lossless;
-    found = p_.prefixes->RestorePrefix(
-        s.job.request.prefix_owner, std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0)),
-        cache);
+    const auto tokens = std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0));
+    const std::string& owner = s.job.request.prefix_owner;
+    (void)p_.prefixes->RestorePrefix(owner, tokens, cache);
+    s.restoring.reset();
+    if (p_.flash != nullptr && !s.flash_failed) s.restoring = p_.flash->Find(owner, tokens, cache);
+    found = cache.length();
   }
   SetMarks(s, cache, whole);
   if (!s.started) {
     s.usage.cached_tokens = found;
     s.computed_to = found;
   }
+}
+
+void AnswerSteps::Restore(Sequence& s, nn::KvCache& cache) const {
+  const base::Stopwatch watch;
+  const auto progress = p_.flash->Restore(*s.restoring, cache);
+  if (progress != prefix::FlashPrefixes::Progress::kMore) s.restoring.reset();
+  if (progress == prefix::FlashPrefixes::Progress::kFailed) {
+    s.flash_failed = true;
+    if (cache.length() == 0) RestorePrefix(s, cache);
+  }
+  if (s.usage.completion_tokens > 0 || s.usage.prefill_tokens > 0) return;
+  s.usage.flash_tokens += std::max(0, cache.length() - s.usage.cached_tokens);
+  s.usage.cached_tokens = s.computed_to = cache.length();
+  s.usage.restore_s += watch.Seconds();
+}
+
+void AnswerSteps::Keep(const Sequence& s, std::size_t tokens, const nn::KvCache& cache) const {
+  const std::string& owner = s.job.request.prefix_owner;
+  const auto kept = std::span<const int>(s.tokens).first(tokens);
+  p_.prefixes->Keep(owner, kept, cache);
+  if (p_.flash != nullptr) p_.flash->Keep(owner, kept, cache);
 }
 
 // Snapshots are kept where this prompt diverges from a cached one, where its own continuation will
@@ -115,8 +140,7 @@ Stop AnswerSteps::EndChunk(Sequence& s, const nn::KvCache& cache, const Chunk& c
     p_.steps->recomputed_tokens += std::clamp(s.computed_to - chunk.at, 0, count);
   s.computed_to = std::max(s.computed_to, cache.length());
   if (p_.prefixes != nullptr && NextMark(s, cache, cache.length() - 1) == cache.length())
-    p_.prefixes->Keep(s.job.request.prefix_owner,
-                      std::span<const int>(s.tokens).first(cache.length()), cache);
+    Keep(s, cache.length(), cache);
   if (s.usage.completion_tokens == 0)
     s.usage.prefill_tokens = s.computed_to - s.usage.cached_tokens;
   if (chunk.score) Score(s, chunk, logits);
@@ -140,8 +164,7 @@ void AnswerSteps::Score(Sequence& s, const Chunk& chunk, std::span<const float> 
 Stop AnswerSteps::EndPrompt(Sequence& s, nn::KvCache& cache) const {
   const Request& request = s.job.request;
   if (request.prompt_logprobs) s.job.channel->PushPromptScores(std::move(s.prompt_scores));
-  if (request.share_prompt && p_.prefixes != nullptr)
-    p_.prefixes->Keep(request.prefix_owner, s.tokens, cache);
+  if (request.share_prompt && p_.prefixes != nullptr) Keep(s, s.tokens.size(), cache);
   if (request.prompt_only) return Stop::kLength;
   s.usage.phase = Phase::kDecode;
   return Stop::kNone;
@@ -191,8 +214,7 @@ void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   const auto kept = std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
                               s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
   if (!s.tokens.empty()) cache.SetLength(static_cast<int>(kept));
-  if (p_.prefixes != nullptr && !lost && !s.tokens.empty())
-    p_.prefixes->Keep(s.job.request.prefix_owner, std::span(s.tokens).first(kept), cache);
+  if (p_.prefixes != nullptr && !lost && !s.tokens.empty()) Keep(s, kept, cache);
   cache.Clear();
   if (p_.on_end) p_.on_end();
   const std::string rest = s.text.Finish();

@@ -10,6 +10,7 @@
 #include "engine/exec/transformer.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/nn/prefix_cache.h"
+#include "engine/prefix/flash_prefixes.h"
 #include "engine/sampling/sampler.h"
 #include "engine/sched/sequence.h"
 #include "engine/sched/step_counters.h"
@@ -40,7 +41,8 @@ class StepTimer {
 class AnswerSteps {
  public:
   struct Params {
-    nn::PrefixCache* prefixes;  // or null: every prompt is computed in full
+    nn::PrefixCache* prefixes;               // or null: every prompt is computed in full
+    prefix::FlashPrefixes* flash = nullptr;  // the tier below; or null: there is none
     const text::Tokenizer& tokenizer;
     int capacity = 0;                                // maximum tokens of a sequence
     int logits_max = 1;                              // as exec::Transformer
@@ -52,8 +54,12 @@ class AnswerSteps {
 
   // Returns true if the client is still connected and the deadline has not passed.
   bool ShouldContinue(const Job& job) const;
-  // Restores the longest cached prefix of the sequence's tokens into `cache`, which is empty.
+  // Restores the longest prefix of the sequence's tokens that memory has into `cache`, which is
+  // empty. If flash has a longer one, Sequence::restoring is set, and Restore must complete it
+  // before the next chunk.
   void RestorePrefix(Sequence& s, nn::KvCache& cache) const;
+  // Restores a slice from flash. Requires: s.restoring, and Wanted() blocks are free.
+  void Restore(Sequence& s, nn::KvCache& cache) const;
 
   // The next chunk of tokens to prefill.
   struct Chunk {
@@ -85,9 +91,12 @@ class AnswerSteps {
 
   StepCounters* counters() const { return p_.steps; }
   nn::PrefixCache* prefixes() const { return p_.prefixes; }
+  prefix::FlashPrefixes* flash() const { return p_.flash; }
   const text::Tokenizer& tokenizer() const { return p_.tokenizer; }
 
  private:
+  // Offers the first `tokens` tokens of the sequence to both tiers.
+  void Keep(const Sequence& s, std::size_t tokens, const nn::KvCache& cache) const;
   void Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const;
   // Chooses the positions of snapshots of a recurrent model's state. `whole`: the prefix cache was
   // not consulted.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 #include "engine/spec/set_up.h"
 
 namespace thermocline::sched {
@@ -63,13 +64,18 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
 // Decides whether to continue before a step that computes `tokens` tokens, which must fit the
 // cache.
 Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
+  return BeforeStep(s, cache_.BlocksWanted(tokens));
+}
+
+// The same before a step that takes `blocks`.
+Stop DecodeLoop::BeforeStep(Sequence& s, const nn::KvCount& blocks) {
   if (!answers_.ShouldContinue(s.job)) return Stop::kCancelled;
   // Prompt scores need the logits of every prompt token, so such a step takes as long as several
   // ordinary ones, and other requests get their turn after each.
   const bool scores = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
   if (yield_ && !first_ && yield_(spent_, scores)) return Stop::kYielded;
   first_ = false;
-  if (make_room_ && !make_room_(cache_.BlocksWanted(tokens))) return Stop::kNoMemory;
+  if (make_room_ && !make_room_(blocks)) return Stop::kNoMemory;
   return Stop::kNone;
 }
 
@@ -110,6 +116,14 @@ Stop DecodeLoop::Embed(Sequence& s) {
 // of the answer.
 Stop DecodeLoop::Prefill(Sequence& s) {
   if (cache_.length() == 0) answers_.RestorePrefix(s, cache_);
+  while (s.restoring.has_value()) {
+    const Stop why = BeforeStep(s, prefix::FlashPrefixes::Wanted(*s.restoring));
+    if (why != Stop::kNone) return why;
+    if (s.usage.phase == Phase::kQueued) s.usage.phase = Phase::kPrefill;
+    const base::Stopwatch watch;
+    answers_.Restore(s, cache_);
+    ChargePrefill(0, watch.Seconds());
+  }
   std::span<const float> logits;
   while (cache_.length() < s.wanted()) {
     const Stop why = PrefillChunk(s, logits);

@@ -67,6 +67,7 @@ class DecodeLoop {
   Stop Step(Sequence& s);
   void BeginDecoding(const Sequence& s);
   Stop BeforeStep(Sequence& s, int tokens);
+  Stop BeforeStep(Sequence& s, const nn::KvCount& blocks);
   double Spent(int tokens, double seconds);
 
   exec::Transformer& transformer_;

@@ -161,7 +161,8 @@ void Scheduler::RunTurn(Sequence& s) {
 void Scheduler::UpdateEstimates(const Sequence& s) {
   const int computed = s.usage.prompt_tokens - s.usage.cached_tokens;
   if (computed > 0 && s.usage.phase == Phase::kDecode)
-    Mean(figures_.prompt_token_s, s.usage.prefill_s / computed);
+    Mean(figures_.prompt_token_s, (s.usage.prefill_s - s.usage.restore_s) / computed);
+  if (answers_.flash() != nullptr) answers_.flash()->SetComputeSeconds(figures_.prompt_token_s);
   if (s.usage.completion_tokens > 1) {
     Mean(figures_.token_s, s.usage.decode_s / (s.usage.completion_tokens - 1));
     Mean(figures_.answer_tokens, s.usage.completion_tokens);
@@ -326,8 +327,10 @@ void Scheduler::DropPassed(int blocks) {
 bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   nn::PrefixCache* prefixes = answers_.prefixes();
   DropPassed(blocks.window);
+  if (answers_.flash() != nullptr) answers_.flash()->ReleaseWritten();
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;
+    if (answers_.flash() != nullptr) answers_.flash()->MakeRoom(blocks);
     if (params_.pool.HasFree(blocks)) return true;
     // Sequences with a slow reader go first, then the least senior.
     const auto order = [](const Sequence& s) {

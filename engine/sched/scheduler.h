@@ -127,6 +127,7 @@ class Scheduler {
   int RoomForAnswers() const;
   void PutNextPrefillFirst(std::vector<Sequence*>& prefilling) const;
   void AddPrefill(std::vector<Sequence*>& prefilling, std::vector<SharedLoop::SequenceStep>& steps);
+  bool Restore(Sequence& s);
   void MakeRoomFor(std::vector<SharedLoop::SequenceStep>& steps);
   void EndStep(const SharedLoop::SequenceStep& step);
 
@@ -140,6 +141,7 @@ class Scheduler {
   // True if the last step was prefill, where prefill and answers do not share steps.
   bool prefilled_last_ = false;
   double last_step_s_ = 0;   // seconds of the last shared step
+  bool restores_ = false;    // a sequence was restored from flash before the last step
   bool masks_wait_ = false;  // sequences skipped the last step because of their masks
   TurnOrder order_;
   Sequences sequences_;          // in the order in which they began

@@ -164,9 +164,10 @@ Sequence* Scheduler::BatchLeader(const std::vector<Sequence*>& runnable) {
 bool Scheduler::RunBatch(std::vector<Sequence*>& batch) {
   SortByTurn(batch);
   MakeMasks(batch);
+  restores_ = false;
   std::vector<SharedLoop::SequenceStep> steps = ComposeStep(batch);
   MakeRoomFor(steps);
-  if (steps.empty()) return masks_wait_;
+  if (steps.empty()) return masks_wait_ || restores_;
   int answers = 0, read = 0;
   for (const SharedLoop::SequenceStep& step : steps)
     (step.answers() ? answers : read) += step.tokens();
@@ -289,6 +290,7 @@ void Scheduler::AddPrefill(std::vector<Sequence*>& prefilling,
   for (Sequence* s : prefilling) {
     if (left < 1 || rows < 1 || base::IntSize(steps) >= params_.parts_max) return;
     if (s->cache.length() == 0) answers_.RestorePrefix(*s, s->cache);
+    if (s->restoring.has_value() && !Restore(*s)) continue;
     if (s->answers()) continue;  // the prefix cache had all of it: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.NextChunk(*s, s->cache, left);
     if (chunk.last && !shared_.MakeMask(*s)) {  // its first token could not be drawn
@@ -299,6 +301,26 @@ void Scheduler::AddPrefill(std::vector<Sequence*>& prefilling,
     rows -= chunk.rows();
     steps.push_back({s, chunk});
   }
+}
+
+// Restores a slice of the sequence's prefix from flash. Returns true if it is complete.
+bool Scheduler::Restore(Sequence& s) {
+  current_ = &s;
+  const bool room = MakeRoom(prefix::FlashPrefixes::Wanted(*s.restoring));
+  current_ = nullptr;
+  if (!room) {
+    s.restoring.reset();
+    s.cache.Clear();
+    return false;
+  }
+  const StepTimer timer;
+  if (s.usage.phase == Phase::kQueued) s.usage.phase = Phase::kPrefill;
+  answers_.Restore(s, s.cache);
+  s.usage.prefill_s += timer.elapsed();
+  (void)answers_.ShouldContinue(s.job);  // increments the heartbeat
+  Charge(s, 0, timer.elapsed());
+  restores_ = true;
+  return !s.restoring.has_value();
 }
 
 // Reserves memory, the most senior sequence first. A sequence without room releases its KV cache

@@ -13,6 +13,7 @@
 #include "engine/exec/step_result.h"
 #include "engine/load/request_modes.h"
 #include "engine/nn/kv_cache.h"
+#include "engine/prefix/flash_prefixes.h"
 #include "engine/sched/job.h"
 #include "engine/sched/sequence_decoder.h"
 #include "engine/sched/stop_matcher.h"
@@ -93,6 +94,9 @@ struct Sequence {
   // requests. 0: none.
   std::array<int, 2> marks = {};
   exec::StepError error;  // of its last step
+  // Set while a prefix from flash is on its way into its KV cache.
+  std::optional<prefix::Restoring> restoring;
+  bool flash_failed = false;  // a block was damaged: its prefix comes from memory alone
 };
 
 }  // namespace thermocline::sched

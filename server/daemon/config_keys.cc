@@ -90,6 +90,8 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
       {"engine.reader_buffer_tokens", IntValue{&o.reader_buffer_tokens, 16, kMillion}},
       {"engine.reader_timeout_s", DoubleValue{&o.reader_timeout_s, 0, 86'400}},
       {"engine.prefix_cache_mib", MebibytesValue{&o.prefix_cache_bytes}},
+      {"prefix_cache.path", TextValue{&o.prefix_path}},
+      {"prefix_cache.bytes", BytesValue{&o.prefix_path_bytes}},
       {"grammar.bytes_max", IntValue{&o.grammar.bytes_max, 1, 1 << 24}},
       {"grammar.states_max", IntValue{&o.grammar.states_max, 100, 10'000'000}},
       {"grammar.compile_ms_max", IntValue{&o.grammar.compile_ms_max, 10, 60'000}},

@@ -190,11 +190,13 @@ Usage Answer::Total() const {
     if (i % choices_per_prompt_ == 0) {
       total.prompt_tokens += usage.prompt_tokens;
       total.cached_tokens += usage.cached_tokens;
+      total.flash_tokens += usage.flash_tokens;
     }
     total.completion_tokens += usage.completion_tokens;
     total.reasoning_tokens += usage.reasoning_tokens;
     total.queue_s = std::max(total.queue_s, usage.queue_s);
     total.prefill_s += usage.prefill_s;
+    total.restore_s += usage.restore_s;
     total.decode_s += usage.decode_s;
     total.preemptions += usage.preemptions;
     // The last choice's energy covers the whole time.

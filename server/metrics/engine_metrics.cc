@@ -67,6 +67,24 @@ void ExposePrefixCache(const EngineStats::PrefixCache& c, MetricSet& set) {
   set.Set("prefix_cache_states", c.states);
 }
 
+void ExposePrefixFlash(const EngineStats::PrefixFlash& f, MetricSet& set) {
+  if (!f.used) return;
+  set.Set("prefix_flash_bytes", f.bytes);
+  set.Set("prefix_flash_limit_bytes", f.bytes_max);
+  set.Set("prefix_flash_blocks", f.blocks);
+  set.CatchUp("prefix_flash_lookups_total", f.hits, {{"result", "hit"}});
+  set.CatchUp("prefix_flash_lookups_total", f.partial, {{"result", "partial"}});
+  set.CatchUp("prefix_flash_lookups_total", f.misses, {{"result", "miss"}});
+  set.CatchUp("prefix_flash_hit_tokens_total", f.hit_tokens);
+  set.CatchUp("prefix_flash_read_bytes_total", f.read_bytes);
+  set.CatchUp("prefix_flash_read_seconds_total", f.read_s);
+  set.CatchUp("prefix_flash_written_bytes_total", f.written_bytes);
+  set.CatchUp("prefix_flash_dropped_blocks_total", f.dropped_for_room, {{"reason", "room"}});
+  set.CatchUp("prefix_flash_dropped_blocks_total", f.dropped_by_error, {{"reason", "error"}});
+  set.CatchUp("prefix_flash_evicted_blocks_total", f.evicted);
+  set.CatchUp("prefix_flash_damaged_blocks_total", f.damaged);
+}
+
 void ExposeMemory(const EngineStats& s, MetricSet& set) {
   const auto held = [&](const char* kind, auto bytes, const std::string& device = "cpu") {
     set.Set("memory_bytes", bytes, {{"kind", kind}, {"device", device}});
@@ -90,6 +108,7 @@ void ExposeEngine(const EngineStats& stats, MetricSet& set) {
   ExposeSteps(stats, set);
   ExposeKvCache(stats, set);
   ExposePrefixCache(stats.prefix_cache, set);
+  ExposePrefixFlash(stats.prefix_flash, set);
   ExposeMemory(stats, set);
 }
 

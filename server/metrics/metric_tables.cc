@@ -28,6 +28,8 @@ const char* WhenName(MetricWhen when) {
       return "inputs";
     case MetricWhen::kFlash:
       return "flash";
+    case MetricWhen::kPrefixFlash:
+      return "prefix cache on flash";
     case MetricWhen::kHot:
       return "hot";
     case MetricWhen::kExperts:

@@ -17,10 +17,11 @@ enum class MetricWhen {
   kLoaded,     // the model is loaded
   kPredicted,  // a layer has a predictor
   kControlled,
-  kInputs,   // a token was decoded in mode inputs
-  kFlash,    // memory does not hold the whole model
-  kHot,      // there is a hot tier
-  kExperts,  // the model is a mixture of experts
+  kInputs,       // a token was decoded in mode inputs
+  kFlash,        // memory does not hold the whole model
+  kPrefixFlash,  // prefix_cache.path is set
+  kHot,          // there is a hot tier
+  kExperts,      // the model is a mixture of experts
   kDrafts,
   kSensors  // the machine has such sensors, and they are readable
 };

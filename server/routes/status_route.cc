@@ -91,6 +91,20 @@ Json SpeculationJson(const SpecStats& spec) {
                       {"acceptance", spec.acceptance}};
 }
 
+// The prefix cache by tier; `flash` is null without prefix_cache.path.
+Json PrefixCacheJson(const EngineStats& stats) {
+  const EngineStats::PrefixFlash& flash = stats.prefix_flash;
+  Json::Object on_flash{{"bytes", flash.bytes},
+                        {"bytes_max", flash.bytes_max},
+                        {"blocks", flash.blocks},
+                        {"hit_tokens", flash.hit_tokens},
+                        {"read_only", flash.read_only}};
+  return Json::Object{{"memory", Json::Object{{"bytes", stats.prefix_cache.bytes},
+                                              {"bytes_max", stats.prefix_cache.bytes_max},
+                                              {"hit_tokens", stats.prefix_cache.hit_tokens}}},
+                      {"flash", flash.used ? Json(std::move(on_flash)) : Json()}};
+}
+
 Json QueueJson(const Engine& engine, const EngineStats& stats) {
   return Json::Object{{"capacity", stats.queue_capacity},
                       {"prefill_tokens", stats.queue_prefill_tokens},
@@ -125,6 +139,7 @@ http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHe
                                                {"weight_bytes", ToNumber(stats.weight_bytes)}});
     status.emplace_back("modes", ModesJson(stats));
     status.emplace_back("flash", FlashJson(stats.flash));
+    status.emplace_back("prefix_cache", PrefixCacheJson(stats));
     status.emplace_back("experts", ExpertsJson(stats.experts));
     status.emplace_back("speculation", SpeculationJson(stats.spec));
     status.emplace_back("running", stats.running);

@@ -25,6 +25,7 @@ HOUSE = {
     "engine/placement": ("which tier a neuron is in", "engine/base engine/model engine/model/weights"),
     "engine/store": ("the flash tier", "kernels engine/base engine/api"),
     "engine/nn": ("KV cache, workspace, products", "kernels engine/base engine/model engine/model/weights"),
+    "engine/prefix": ("prefixes on flash", "kernels engine/base engine/store engine/nn"),
     "engine/ffn": ("feed-forward networks", "kernels engine/base engine/api engine/model engine/model/weights engine/predictor engine/store engine/nn"),
     "engine/gpu": ("forward pass on a device", "kernels engine/base engine/device engine/model engine/predictor engine/nn engine/ffn"),
     "engine/sampling": ("logits to a token", "engine/base engine/api engine/grammar"),
@@ -32,8 +33,8 @@ HOUSE = {
     "engine/load": ("a model made ready", "kernels engine/base engine/api engine/device engine/model engine/model/weights engine/model/open engine/text engine/predictor engine/placement engine/store engine/nn engine/ffn engine/gpu engine/sampling engine/exec"),
     "engine/adapt": ("changes while serving", "engine/base engine/api engine/predictor engine/ffn engine/load"),
     "engine/spec": ("speculative decoding", "engine/base engine/api engine/nn engine/sampling engine/exec engine/load"),
-    "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/sampling engine/exec engine/load engine/adapt engine/spec"),
-    "engine": ("the public face", "engine/base engine/api engine/text engine/grammar engine/store engine/nn engine/load engine/spec engine/sched"),
+    "engine/sched": ("requests and turns", "engine/base engine/api engine/text engine/nn engine/prefix engine/sampling engine/exec engine/load engine/adapt engine/spec"),
+    "engine": ("the public face", "engine/base engine/api engine/text engine/grammar engine/store engine/nn engine/prefix engine/load engine/spec engine/sched"),
     "engine/offline": ("trainers, replay, simulator", "kernels engine/base engine/predictor engine/placement engine/store engine/spec"),
     "proto": ("the gRPC interface", ""),
     "server/web": ("the chat page", ""),
@@ -65,7 +66,7 @@ THIRD_PARTY = {
     "nlohmann/": ["engine/base"], "spdlog/": ["engine/base"], "xxhash.h": ["engine/base"], "immintrin": ["kernels", "engine/base"], "cuda_runtime.h": ["kernels"],
     "unicode/": ["engine/text"], "re2/": ["engine/grammar"], "liburing.h": ["engine/store"], "Eigen/": ["engine/offline"], "histedit.h": ["tools"], "CLI/": ["tools", "server/daemon", "loadtest/options"],
     "yaml-cpp/": ["server/daemon"], "prometheus/": ["server/metrics"], "boost/": ["server/batch", "server/core", "server/daemon", "server/http", "server/net", "server/routes", "server/grpc", "loadtest/client", "loadtest/run"],
-    "openssl/": ["server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest/client"], "google/": ["server/grpc"],
+    "openssl/": ["engine/base", "server/core", "server/http"], "systemd/": ["server/daemon"], "grpc/": ["server/grpc"], "grpcpp/": ["server/grpc", "loadtest/client"], "google/": ["server/grpc"],
 }
 
 # A spelling -> the only file of the program that may have it: an idea that once had copies.

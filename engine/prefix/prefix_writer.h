@@ -1,0 +1,76 @@
+// The thread that writes prefixes to flash behind the requests that left them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/nn/kv_pool.h"
+#include "engine/store/slot_file.h"
+
+namespace thermocline::prefix {
+
+// Any thread may read.
+struct PrefixWriterCounters {
+  std::atomic<std::int64_t> dropped_for_room{0};  // items given up because memory was short
+  std::atomic<std::int64_t> dropped_by_error{0};  // items that the disk refused
+};
+
+// Decode thread only, except the counters. Borrows the pool and the files of the items.
+class PrefixWriter {
+ public:
+  // A slot to write: a block of the pool, which it holds until it is written, or a copied state.
+  struct Item {
+    store::SlotFile* file = nullptr;
+    store::SlotKey key{}, before{};
+    int depth = 0;
+    nn::KvKind kind = nn::KvKind::kWhole;
+    int block = -1;
+    std::vector<float> state = {};
+  };
+
+  explicit PrefixWriter(nn::KvPool& pool);
+  // Writes what is queued, for some seconds at most.
+  ~PrefixWriter();
+  PrefixWriter(const PrefixWriter&) = delete;
+  PrefixWriter& operator=(const PrefixWriter&) = delete;
+
+  // Queues an item, unless one of its file and key is queued. A state is refused while two wait,
+  // because they are copies.
+  void Enqueue(Item item) EXCLUDES(mutex_);
+  // True if Enqueue would take a state.
+  bool TakesStates() const EXCLUDES(mutex_);
+  // Gives back the memory of written blocks.
+  void ReleaseWritten() EXCLUDES(mutex_);
+  // Gives up queued blocks, too, the last ones first, until the pool has `blocks` free.
+  void MakeRoom(const nn::KvCount& blocks) EXCLUDES(mutex_);
+
+  const PrefixWriterCounters& counters() const { return counters_; }
+
+ private:
+  struct KeyHash {
+    std::size_t operator()(const store::SlotKey& key) const;
+  };
+
+  static store::SlotKey NameOf(const Item& item);
+  void Forget(const Item& item) REQUIRES(mutex_);
+  void Main() EXCLUDES(mutex_);
+  Status Write(const Item& item);
+
+  nn::KvPool& pool_;
+  PrefixWriterCounters counters_;
+  mutable base::Mutex mutex_;
+  base::Condition changed_;
+  std::deque<Item> queue_ GUARDED_BY(mutex_);
+  std::vector<Item> written_ GUARDED_BY(mutex_);
+  std::unordered_set<store::SlotKey, KeyHash> queued_ GUARDED_BY(mutex_);
+  int states_queued_ GUARDED_BY(mutex_) = 0;
+  bool ends_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace thermocline::prefix
