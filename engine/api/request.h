@@ -88,8 +88,11 @@ const char* CancelCauseName(CancelCause cause);
 
 struct Usage {
   int prompt_tokens = 0;
-  int cached_tokens = 0;   // the part of the prompt found in the prefix cache
-  int flash_tokens = 0;    // the part of these that was read from flash
+  int cached_tokens = 0;  // the part of the prompt found in the prefix cache
+  int flash_tokens = 0;   // the part of these that was read from flash
+  // Position of the prompt's first token that differs from a cached sequence with the same tokens
+  // before it; -1: none does.
+  int cache_miss_at = -1;
   int prefill_tokens = 0;  // the computed part; less than the rest if the request ended early
   int completion_tokens = 0;
   int reasoning_tokens = 0;  // estimated part of these. Set by the server.

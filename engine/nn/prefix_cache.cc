@@ -82,6 +82,7 @@ PrefixCache::Match PrefixCache::BestChild(const Node& node, std::span<const int>
 int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> tokens,
                                KvCache& cache) {
   shared_ = 0;
+  differs_at_ = -1;
   if (blocks_max_.whole == 0 || tokens.size() < 2) return 0;
   const auto usable = tokens.first(tokens.size() - 1);
   std::vector<KvBlock> blocks;
@@ -93,6 +94,10 @@ int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> toke
   while (kept < usable.size()) {
     if (recurrent) FindSnapshot(*node, usable.subspan(kept), kept, resumption);
     const Match match = BestChild(*node, usable.subspan(kept));
+    const bool others =
+        match.node == nullptr ? !node->children.empty() : match.tokens < match.node->tokens.size();
+    if (others && kept + match.tokens > 0 && kept + match.tokens < usable.size())
+      differs_at_ = static_cast<int>(kept + match.tokens);
     if (match.node == nullptr) break;
     match.node->used = clock_;
     blocks.push_back(match.node->block);

@@ -65,6 +65,9 @@ class PrefixCache {
   // Tokens of the last lookup that are stored, even if no snapshot allows a sequence to continue
   // there.
   int shared() const { return shared_; }
+  // The position of the last lookup's first token that differs from what follows the same tokens in
+  // a stored sequence; -1: the prompt only goes on behind stored ones, or shares nothing with them.
+  int differs_at() const { return differs_at_; }
   // Stores the K and V of `tokens` for `owner`, and a snapshot of the state if `cache` has one
   // after one of them. `cache` holds the same tokens in the same order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
@@ -150,7 +153,7 @@ class PrefixCache {
   std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded
   std::vector<std::uint64_t> evicted_order_;   // a ring of the same
   std::size_t evicted_next_ = 0;
-  int shared_ = 0;
+  int shared_ = 0, differs_at_ = -1;
   PrefixCacheCounters counters_;
 };
 

@@ -63,6 +63,7 @@ void AnswerSteps::RestorePrefix(Sequence& s, nn::KvCache& cache) const {
     const auto tokens = std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0));
     const std::string& owner = s.job.request.prefix_owner;
     (void)p_.prefixes->RestorePrefix(owner, tokens, cache);
+    if (!s.started) s.usage.cache_miss_at = p_.prefixes->differs_at();
     s.restoring.reset();
     if (p_.flash != nullptr && !s.flash_failed) s.restoring = p_.flash->Find(owner, tokens, cache);
     found = cache.length();

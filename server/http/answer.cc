@@ -191,6 +191,7 @@ Usage Answer::Total() const {
       total.prompt_tokens += usage.prompt_tokens;
       total.cached_tokens += usage.cached_tokens;
       total.flash_tokens += usage.flash_tokens;
+      if (i == 0) total.cache_miss_at = usage.cache_miss_at;
     }
     total.completion_tokens += usage.completion_tokens;
     total.reasoning_tokens += usage.reasoning_tokens;

@@ -39,6 +39,7 @@ Json TimingsJson(const Usage& usage) {
                    {"branch_hits", usage.spec.branch_hits},
                    {"branch_misses", usage.spec.branch_misses},
                    {"draft_wait_ms", usage.spec.wait_s * 1000}};
+  if (usage.cache_miss_at >= 0) out.emplace_back("cache_miss_at", usage.cache_miss_at);
   if (usage.flash_tokens > 0) {
     out.emplace_back("cache_flash_n", usage.flash_tokens);
     out.emplace_back("restore_ms", usage.restore_s * 1000);

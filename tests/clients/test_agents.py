@@ -27,22 +27,32 @@ def program(package, path):
     return str(found)
 
 
+class Served:
+    """The daemon with the model; what it has read outlives it in `folder`, if there is one."""
+
+    def __init__(self, folder=""):
+        settings = (f"model.path={MODEL}", "model.aliases=*", "server.port=0", f"prefix_cache.path={folder}")
+        self.process = subprocess.Popen([BIN / "thermoclined", *sum((["--set", s] for s in settings), [])], stderr=subprocess.PIPE, text=True)
+        self.port, log = None, []
+        for line in self.process.stderr:
+            log.append(line)
+            if match := re.search(r"listening on http://[^ /]+:(\d+)/", line):
+                self.port = int(match[1])
+            if " ready: " in line:
+                break
+        assert self.port, "".join(log)
+
+    def end(self):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+        assert self.process.returncode == 0
+
+
 @pytest.fixture(scope="module")
 def daemon():
-    settings = (f"model.path={MODEL}", "model.aliases=*", "server.port=0")
-    process = subprocess.Popen([BIN / "thermoclined", *sum((["--set", s] for s in settings), [])], stderr=subprocess.PIPE, text=True)
-    port, log = None, []
-    for line in process.stderr:
-        log.append(line)
-        if match := re.search(r"listening on http://[^ /]+:(\d+)/", line):
-            port = int(match[1])
-        if " ready: " in line:
-            break
-    assert port, "".join(log)
-    yield port
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    served = Served()
+    yield served.port
+    served.end()
 
 
 @pytest.fixture
@@ -165,7 +175,13 @@ CALL_OF_CODEX = [
 ]
 
 
-def test_codex(daemon, home):
+def usage_of_response(turn):
+    last = [e["response"]["usage"] for e in turn.daemon_events if e["type"] in ("response.completed", "response.incomplete")][-1]
+    return last["input_tokens"], last["input_tokens_details"]["cached_tokens"], last["output_tokens"]
+
+
+def codex_session(port, home):
+    """Codex answers PROMPT in two turns. Returns the proxy that saw it, and the two."""
     codex = program("codex_cli_bin", "bin/codex")
     answered = []
 
@@ -177,21 +193,36 @@ def test_codex(daemon, home):
             return None
         return stream(CALL_OF_CODEX, {"cmd": "cat calc.py"})
 
-    def usage(turn):
-        last = [e["response"]["usage"] for e in turn.daemon_events if e["type"] in ("response.completed", "response.incomplete")][-1]
-        return last["input_tokens"], last["input_tokens_details"]["cached_tokens"], last["output_tokens"]
-
-    proxy = RecordingProxy(daemon, play)
-    (home / ".codex").mkdir()
+    proxy = RecordingProxy(port, play)
+    (home / ".codex").mkdir(exist_ok=True)
     (home / ".codex/config.toml").write_text(
         f'model = "{MODEL.stem}"\nmodel_provider = "local"\n[model_providers.local]\nname = "local"\nbase_url = "{proxy.url}/v1"\nwire_api = "responses"\n')
     result = run([codex, "exec", "--skip-git-repo-check", PROMPT], home, {})
     assert result.returncode == 0 and result.stdout.strip(), result
-    first, second = check(proxy, "/v1/responses", usage)[:2]
+    first, second = check(proxy, "/v1/responses", usage_of_response)[:2]
+    proxy.close()
+    return first, second
+
+
+def test_codex(daemon, home):
+    first, second = codex_session(daemon, home)
     outputs = [item for item in second.body["input"] if item.get("type") == "function_call_output"]
     assert outputs, "the second turn has no result of the call"
-    total, cached, _ = usage(second)
+    total, cached, _ = usage_of_response(second)
     new = text_tokens(daemon, new_text(first.body, second.body))
     assert total - cached <= new + BLOCK + 16, (total, cached, new)
-    proxy.close()
 
+
+def test_codex_after_a_restart(home):
+    """A new process reads the first prompt of a second session from flash: all but the part that the session changed, and a block."""
+    firsts = []
+    for _ in range(2):
+        served = Served(home / "prefixes")
+        try:
+            firsts.append(codex_session(served.port, home)[0])
+        finally:
+            served.end()
+    first, again = firsts
+    (cold, _, _), (total, cached, _) = usage_of_response(first), usage_of_response(again)
+    print(f"a restart: {cached} of {total} tokens read, {again.seconds:.1f} s; before {first.seconds:.1f} s")
+    assert cached > 0.9 * total, (cold, total, cached)

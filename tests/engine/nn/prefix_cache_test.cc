@@ -69,6 +69,25 @@ TEST_F(PrefixCacheTest, FindsTheLongestPrefixToTheToken) {
   EXPECT_EQ(c.evicted_tokens, 0);
 }
 
+TEST_F(PrefixCacheTest, TellsWhereAPromptDiffersFromAStoredOne) {
+  PrefixCache prefixes(*pool_, {20});
+  const auto system = Tokens(0, 100), stored = Join(system, Tokens(500, 50));
+  const auto differs = [&](const std::vector<int>& prompt) {
+    Request(prefixes, prompt);
+    return prefixes.differs_at();
+  };
+  EXPECT_EQ(differs(stored), -1);
+  EXPECT_EQ(differs(Join(stored, Tokens(7, 30))), -1);  // goes on
+  EXPECT_EQ(differs(Tokens(0, 90)), -1);                // a part
+  EXPECT_EQ(differs(Join(system, Tokens(900, 60))), 100);
+  EXPECT_EQ(differs(Join(Tokens(0, 128), Tokens(900, 9))),
+            100);                         // Tokens(0, 128) goes on otherwise
+  EXPECT_EQ(differs(Tokens(3, 80)), -1);  // shares nothing
+  auto changed = stored;
+  changed[70] = 1;
+  EXPECT_EQ(differs(changed), 70);
+}
+
 TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {
   const int free_before = pool_->free_blocks();
   {
