@@ -39,7 +39,7 @@ load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {
   // Bytes of grammar::VocabularyIndex per token: 133 to 153 for vocabularies of 32,000 to 262,144
   // tokens.
   constexpr std::size_t kIndexBytesOfToken = 160;
-  const auto most = static_cast<std::size_t>(limits.memory_bytes);
+  const std::size_t most = limits.memory_bytes;
   return {.least = std::min(kLeast, most), .most = most, .of_token = kIndexBytesOfToken};
 }
 
@@ -104,7 +104,7 @@ Result<EngineParts> LoadParts(const EngineConfig& config) {
 
 GrammarLimits GrammarLimitsOf(const EngineConfig& config, const load::LoadedModel& model) {
   GrammarLimits limits = config.serving.grammar;
-  limits.memory_bytes = static_cast<std::int64_t>(model.memory.grammars);
+  limits.memory_bytes = model.memory.grammars;
   return limits;
 }
 

@@ -71,7 +71,7 @@ EngineStats::PrefixCache Engine::Impl::PrefixStats() const {
   const nn::PrefixCacheCounters& c = prefixes_.counters();
   const std::int64_t whole = pool_->block_bytes(nn::KvKind::kWhole),
                      window = pool_->block_bytes(nn::KvKind::kWindow);
-  const auto state = static_cast<std::int64_t>(pool_->states().state_bytes());
+  const std::int64_t state = pool_->states().state_bytes();
   return {.hits = c.hits,
           .partial = c.partial,
           .misses = c.misses,

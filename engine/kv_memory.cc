@@ -72,10 +72,10 @@ States CountStates(const EngineConfig& config, const model::ModelConfig& model, 
   States states{.sequences = config.serving.sequences_max,
                 .pending = std::min(StepLogitsMax(config), kDraftTokensMax + 1)};
   states.state_bytes = nn::StatePool::Bytes(model, states.pending);
-  const auto state = static_cast<std::int64_t>(states.state_bytes);
+  const std::int64_t state = states.state_bytes;
   const std::int64_t asked = config.serving.prefix_cache_bytes;
-  const auto blocks = static_cast<std::int64_t>(
-      nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, config.model.kv_type));
+  const std::int64_t blocks =
+      nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, config.model.kv_type);
   const std::int64_t fit = (asked < 0 ? blocks : asked) / 2 / state;
   states.kept = static_cast<int>(asked < 0 ? std::clamp(fit, kSnapshotsMin, kSnapshotsMax)
                                            : std::min(fit, kSnapshotsMax));

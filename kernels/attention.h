@@ -42,11 +42,11 @@ inline constexpr std::size_t KeyBlockBytes(KvType type, int head_dim) {
   return kKvBlock / kPanelRows * PanelBytes(KeyType(type), head_dim);
 }
 inline constexpr std::size_t ValueBlockBytes(KvType type, int head_dim) {
-  const auto values = static_cast<std::size_t>(RoundUp(head_dim, kPanelRows)) * kKvBlock;
+  const std::size_t padded = RoundUp(head_dim, kPanelRows), values = padded * kKvBlock;
   if (type == KvType::kF32) return 4 * values;
   if (type == KvType::kF16) return 2 * values;
   return (type == KvType::kQ4_0 ? values / 2 : values) +
-         static_cast<std::size_t>(2 * kKvBlock * (head_dim / kActivationBlock));
+         2 * kKvBlock * (head_dim / kActivationBlock);
 }
 
 // Writes one position's key and value of one kv head into its block. `slot`: position in the block.

@@ -136,9 +136,8 @@ struct DeviceAttentionParams {
 };
 inline constexpr std::size_t AttentionScratchFloats(int tokens, int context, int heads,
                                                     int head_dim) {
-  const auto chunks = static_cast<std::size_t>((context + kAttentionChunk - 1) / kAttentionChunk);
-  return static_cast<std::size_t>(tokens) * chunks * static_cast<std::size_t>(heads) *
-         static_cast<std::size_t>(head_dim + 2);
+  const std::size_t chunks = (context + kAttentionChunk - 1) / kAttentionChunk;
+  return tokens * chunks * heads * (head_dim + 2);
 }
 
 struct DenseOps {

@@ -31,9 +31,9 @@ struct RowMatrix {
 
   const std::uint8_t* row(int index) const {
     if (where != nullptr) return where[index] + ahead;
-    return data + static_cast<std::size_t>(index) * RowBytes(type, cols);
+    return data + index * RowBytes(type, cols);
   }
-  std::size_t bytes() const { return static_cast<std::size_t>(rows) * RowBytes(type, cols); }
+  std::size_t bytes() const { return rows * RowBytes(type, cols); }
 };
 
 // Packs up to 16 GGUF rows (row i at `rows + i * RowBytes`) into rows of a RowMatrix at `out`.

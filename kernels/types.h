@@ -44,6 +44,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "kernels/type_table.h"
 
 namespace thermocline::kernels {
@@ -52,17 +53,27 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kQuadBytes = 4 * kPanelRows;
 inline constexpr int kActivationBlock = 32;
 
+// Where row `row` begins, in a matrix whose rows are `stride` apart.
+THERMOCLINE_HOST_DEVICE inline constexpr std::ptrdiff_t StartOf(std::ptrdiff_t row,
+                                                                std::ptrdiff_t stride) {
+  return row * stride;
+}
+// The value of a level that counts in steps of `scale`.
+THERMOCLINE_HOST_DEVICE inline constexpr float Scaled(float scale, int level) {
+  return scale * static_cast<float>(level);
+}
+
 inline constexpr int NumPanels(int rows) { return (rows + kPanelRows - 1) / kPanelRows; }
 // Bytes of one row. Requires: cols a multiple of the block size.
 inline constexpr std::size_t RowBytes(DType type, int cols) {
-  return static_cast<std::size_t>(cols / Traits(type).block_size) *
-         static_cast<std::size_t>(Traits(type).block_bytes);
+  const std::size_t blocks = cols / Traits(type).block_size;
+  return blocks * Traits(type).block_bytes;
 }
 inline constexpr std::size_t PanelBytes(DType type, int cols) {
   return kPanelRows * RowBytes(type, cols);
 }
 inline constexpr std::size_t PackedBytes(DType type, int rows, int cols) {
-  return static_cast<std::size_t>(NumPanels(rows)) * PanelBytes(type, cols);
+  return NumPanels(rows) * PanelBytes(type, cols);
 }
 
 // A weight matrix in panels. Borrows its bytes.
@@ -72,9 +83,7 @@ struct PackedMatrix {
   int cols = 0;
   const std::uint8_t* data = nullptr;
 
-  const std::uint8_t* panel(int index) const {
-    return data + static_cast<std::size_t>(index) * PanelBytes(type, cols);
-  }
+  const std::uint8_t* panel(int index) const { return data + index * PanelBytes(type, cols); }
   std::size_t bytes() const { return PackedBytes(type, rows, cols); }
 };
 

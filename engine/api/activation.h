@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "engine/base/index.h"
+
 namespace thermocline {
 
 enum class Activation { kSilu, kRelu, kFatRelu, kDRelu, kRelu2, kGelu, kGeluTanh, kClampedSwiglu };
@@ -11,7 +13,7 @@ inline constexpr std::array<std::string_view, 8> kActivationNames = {
     "silu", "relu", "fatrelu", "drelu", "relu2", "gelu", "gelu_tanh", "clamped_swiglu"};
 
 inline std::string_view ActivationName(Activation activation) {
-  return kActivationNames[static_cast<std::size_t>(activation)];
+  return kActivationNames[base::Index(activation)];
 }
 
 }  // namespace thermocline

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/ratio.h"
 
 namespace thermocline {
@@ -19,9 +20,9 @@ struct ExpertStats {
   // Experts on flash: guesses made in one layer for the next layer's experts, and the correct ones.
   std::int64_t guessed = 0, guessed_right = 0;
 
-  int layers() const { return experts > 0 ? static_cast<int>(uses.size()) / experts : 0; }
+  int layers() const { return experts > 0 ? base::IntSize(uses) / experts : 0; }
   std::span<const std::int64_t> of(int layer) const {
-    return std::span(uses).subspan(static_cast<std::size_t>(layer) * experts, experts);
+    return std::span(uses).subspan(base::Area(layer, experts), experts);
   }
 };
 
@@ -34,8 +35,8 @@ inline std::int64_t AllUses(std::span<const std::int64_t> uses) {
 inline double HottestShare(std::span<const std::int64_t> uses, double share) {
   std::vector<std::int64_t> sorted(uses.begin(), uses.end());
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  const auto count = std::max<std::size_t>(
-      1, static_cast<std::size_t>(share * static_cast<double>(sorted.size())));
+  const auto count =
+      std::max<std::size_t>(1, static_cast<std::size_t>(share * base::IntSize(sorted)));
   const std::int64_t all = AllUses(uses);
   return all > 0 ? base::Ratio(AllUses(std::span(sorted).first(count)), all) : 0;
 }
@@ -45,8 +46,8 @@ inline double HottestShare(std::span<const std::int64_t> uses, double share) {
 inline double LoadOfMostUsed(std::span<const std::int64_t> uses) {
   const std::int64_t all = AllUses(uses);
   if (all == 0) return 0;
-  return static_cast<double>(*std::max_element(uses.begin(), uses.end())) *
-         static_cast<double>(uses.size()) / static_cast<double>(all);
+  return static_cast<double>(*std::max_element(uses.begin(), uses.end())) * base::IntSize(uses) /
+         static_cast<double>(all);
 }
 
 }  // namespace thermocline

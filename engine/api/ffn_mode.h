@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/status.h"
 
 namespace thermocline {
@@ -23,9 +24,7 @@ enum class FfnMode { kDense, kExact, kSign, kLowRank, kThreshold, kInputs };
 inline constexpr std::array<std::string_view, 6> kFfnModeNames = {"dense",   "exact",     "sign",
                                                                   "lowrank", "threshold", "inputs"};
 
-inline std::string_view FfnModeName(FfnMode mode) {
-  return kFfnModeNames[static_cast<std::size_t>(mode)];
-}
+inline std::string_view FfnModeName(FfnMode mode) { return kFfnModeNames[base::Index(mode)]; }
 inline bool IsLossless(FfnMode mode) { return mode == FfnMode::kDense || mode == FfnMode::kExact; }
 // InvalidArgument names the modes.
 Result<FfnMode> ParseFfnMode(std::string_view name);

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/index.h"
+
 namespace thermocline {
 
 // kCuda: a GPU is required, and loading fails with the reason otherwise; kAuto: a GPU if one is
@@ -14,7 +16,7 @@ enum class HotDevice { kAuto, kCpu, kCuda };
 inline constexpr std::array<std::string_view, 3> kHotDeviceNames = {"auto", "cpu", "cuda"};
 
 inline std::string_view HotDeviceName(HotDevice device) {
-  return kHotDeviceNames[static_cast<std::size_t>(device)];
+  return kHotDeviceNames[base::Index(device)];
 }
 
 struct HotOptions {

@@ -13,6 +13,7 @@
 #include "engine/api/ffn_mode.h"
 #include "engine/api/hot_tier.h"
 #include "engine/api/speculation.h"
+#include "engine/base/index.h"
 #include "kernels/attention.h"
 
 namespace thermocline {
@@ -21,9 +22,7 @@ namespace thermocline {
 using kernels::KvType;
 inline constexpr std::array<std::string_view, 4> kKvTypeNames = {"f16", "q8_0", "f32", "q4_0"};
 
-inline std::string_view KvTypeName(KvType type) {
-  return kKvTypeNames[static_cast<std::size_t>(type)];
-}
+inline std::string_view KvTypeName(KvType type) { return kKvTypeNames[base::Index(type)]; }
 
 // The way of reading the model's file while it loads. kDirect bypasses the page cache, which then
 // holds no second copy of the weights; kAuto does so if a GPU shares the memory or memory is short.

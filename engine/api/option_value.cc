@@ -1,5 +1,6 @@
 #include "engine/api/option_value.h"
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 
 namespace thermocline {
@@ -66,8 +67,8 @@ Result<int> Find(const Names& names, bool optional, const std::string& name,
                  const std::string& text) {
   if (optional && text.empty()) return -1;
   std::string list = optional ? "''" : "";
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == text) return static_cast<int>(i);
+  for (int i = 0; i < base::IntSize(names); ++i) {
+    if (names[i] == text) return i;
     list += StrCat(list.empty() ? "'" : ", '", names[i], "'");
   }
   return InvalidArgument(name, ": '", text, "' is none of ", list);

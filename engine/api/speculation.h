@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/status.h"
 
 namespace thermocline {
@@ -32,7 +33,7 @@ enum class SpecMode {
 inline constexpr std::array<std::string_view, 5> kSpecModeNames = {"off", "sync", "branch",
                                                                    "exhaustive", "auto"};
 inline const char* SpecModeName(SpecMode mode) {
-  return kSpecModeNames[static_cast<std::size_t>(mode)].data();  // a literal
+  return kSpecModeNames[base::Index(mode)].data();  // a literal
 }
 // InvalidArgument lists the names; the caller adds the option.
 Result<SpecMode> ParseSpecMode(std::string_view name);
@@ -49,7 +50,7 @@ enum class SpecSource {
 };
 inline constexpr std::array<std::string_view, 3> kSpecSourceNames = {"model", "ngram", "self"};
 inline std::string_view SpecSourceName(SpecSource source) {
-  return kSpecSourceNames[static_cast<std::size_t>(source)];
+  return kSpecSourceNames[base::Index(source)];
 }
 
 // kSameText: the target's own draw decides, so that a seed gives the same text as plain decoding;

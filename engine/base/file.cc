@@ -90,11 +90,11 @@ class PosixFile final : public File {
       const std::uint64_t begin = offset / alignment * alignment;
       const std::size_t skipped = offset - begin, wanted = std::min(out.size(), kDirectBytes);
       const std::size_t bytes = RoundUp(std::min(skipped + wanted, kDirectBytes), alignment);
-      const ssize_t n = ::pread(direct_->fd(), buffer.data(), bytes, static_cast<off_t>(begin));
+      const ssize_t n = ::pread(direct_->fd(), buffer.data(), bytes, begin);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0)
         return ErrnoStatus(path_, "read around the page cache (model.read: direct)", errno);
-      const auto read = static_cast<std::size_t>(n);
+      const std::size_t read = n;
       if (read <= skipped) return Ended(offset, out.size());
       const std::size_t copied = std::min(out.size(), read - skipped);
       std::memcpy(out.data(), buffer.data() + skipped, copied);

@@ -37,6 +37,7 @@ class HeaderFields {
   HeaderFields Object(const char* key);
 
   std::int64_t Int(const char* key, std::int64_t min, std::int64_t max);
+  int Int32(const char* key, int min, int max) { return static_cast<int>(Int(key, min, max)); }
   double Number(const char* key);
   float Float(const char* key);
   bool Bool(const char* key);

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/interruption.h"
 
@@ -103,7 +104,7 @@ Digits Significant(std::string_view text) {
   std::int64_t point = -1, exponent = 0;
   const std::size_t mark = std::min(text.find_first_of("eE"), text.size());
   for (const char c : text.substr(0, mark)) {
-    if (c == '.') point = static_cast<std::int64_t>(out.digits.size());
+    if (c == '.') point = out.digits.size();
     if (c >= '0' && c <= '9') out.digits += c;
   }
   if (mark < text.size()) {
@@ -288,7 +289,7 @@ void AppendJsonString(std::string& out, std::string_view text) {
         out += "\\f";
         break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
+        if (base::ByteOf(c) < 0x20) {
           char escape[8];
           std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
           out += escape;

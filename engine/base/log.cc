@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "engine/base/bytes.h"
 #include "engine/base/json.h"
 #include "engine/base/log_writer.h"
 
@@ -66,7 +67,7 @@ bool IsHidden(char32_t c) {
 std::string Shown(std::string_view line) {
   std::string out;
   for (std::size_t at = 0; at < line.size();) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(line[at + i]); };
+    const auto byte = [&](std::size_t i) { return base::ByteOf(line[at + i]); };
     const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
     char32_t c = byte(0);
     if (bytes == 2) c = ((byte(0) & 0x1FU) << 6) | (byte(1) & 0x3FU);

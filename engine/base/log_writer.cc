@@ -20,7 +20,7 @@ void WriteAll(int file, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t written = ::write(file, text.data() + at, text.size() - at);
     if (written >= 0) {
-      at += static_cast<std::size_t>(written);
+      at += written;
     } else if (errno == EAGAIN) {  // the descriptor was made non-blocking
       pollfd ready{.fd = file, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 
 namespace thermocline::base {
@@ -133,7 +134,7 @@ char32_t DecodeUtf8(std::string_view text, std::size_t& pos) {
   const unsigned char first = text[pos];
   char32_t value = length == 1 ? first : first & (0x7FU >> length);
   for (int i = 1; i < length; ++i) {
-    value = (value << 6) | (static_cast<unsigned char>(text[pos + i]) & 0x3FU);
+    value = (value << 6) | (base::ByteOf(text[pos + i]) & 0x3FU);
   }
   pos += length;
   return value;
@@ -164,7 +165,7 @@ std::optional<std::int64_t> ParseBytes(std::string_view text) {
   if (error != std::errc() || !(value >= 0)) return std::nullopt;
   std::string unit;
   for (const char* c = end; c != text.data() + text.size(); ++c) {
-    if (*c != ' ') unit.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(*c))));
+    if (*c != ' ') unit.push_back(static_cast<char>(std::toupper(base::ByteOf(*c))));
   }
   constexpr std::string_view kUnits = "KMGT";
   if (!unit.empty() && kUnits.find(unit[0]) != std::string_view::npos) {

@@ -135,7 +135,7 @@ class Drawing {
     }
     if (shown.empty()) return;
     const double width = 38 + 6.6 * static_cast<double>(longest);
-    const double height = kLegendLine * static_cast<double>(shown.size()) + 8;
+    const double height = kLegendLine * base::IntSize(shown) + 8;
     const auto [left, top] = LegendCorner(chart_, frame_, width, height);
     out_ += StrCat("<rect x=\"", Pixel(left), "\" y=\"", Pixel(top), "\" width=\"", Pixel(width),
                    "\" height=\"", Pixel(height), "\" class=\"legend\"/>\n");

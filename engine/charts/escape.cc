@@ -1,5 +1,6 @@
 #include "engine/charts/escape.h"
 
+#include "engine/base/bytes.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::charts {
@@ -25,7 +26,7 @@ std::string EscapeMarkup(std::string_view text) {
         break;
       default:
         // Control characters are not allowed in a page.
-        out += static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t' ? ' ' : c;
+        out += base::ByteOf(c) < ' ' && c != '\n' && c != '\t' ? ' ' : c;
     }
   }
   return out;

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "engine/base/ratio.h"
+
 namespace thermocline::charts {
 namespace {
 
@@ -22,7 +24,7 @@ int CoveredOf(const Series& series, const Frame& frame, const Box& box) {
     const double at_point_x = frame.X(x), at_point_y = frame.Y(y);
     const int steps = has_before && series.kind == Series::Kind::kLine ? kSteps : 1;
     for (int i = 1; i <= steps; ++i) {
-      const double part = static_cast<double>(i) / steps;
+      const double part = base::Ratio(i, steps);
       const double at_x = has_before ? x_before + part * (at_point_x - x_before) : at_point_x;
       const double at_y = has_before ? y_before + part * (at_point_y - y_before) : at_point_y;
       const bool beside = at_x < box.left - 9 || at_x > box.left + box.width + 9;

@@ -1,6 +1,7 @@
 #include "engine/device/buffers.h"
 
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 namespace thermocline::device {
@@ -31,7 +32,7 @@ Result<DeviceBuffer> DeviceBuffer::Allocate(Device& device, std::string name, st
 DeviceBuffer::~DeviceBuffer() {
   if (device_ == nullptr || generation_ != device_->generation()) return;
   device_->Untrack(name_, bytes_, false);
-  static_cast<void>(device_->runtime().release(data_));
+  std::ignore = device_->runtime().release(data_);
 }
 
 void DeviceBuffer::Swap(DeviceBuffer& other) noexcept {
@@ -60,7 +61,7 @@ Result<MappedBuffer> MappedBuffer::Allocate(Device& device, std::string name, st
 MappedBuffer::~MappedBuffer() {
   if (device_ == nullptr || generation_ != device_->generation()) return;
   device_->Untrack(name_, bytes_, true);
-  static_cast<void>(device_->runtime().release_mapped(host_));
+  std::ignore = device_->runtime().release_mapped(host_);
 }
 
 void MappedBuffer::Swap(MappedBuffer& other) noexcept {

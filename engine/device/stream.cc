@@ -1,5 +1,7 @@
 #include "engine/device/stream.h"
 
+#include <tuple>
+
 namespace thermocline::device {
 
 DeviceStream::DeviceStream(Device& device, kernels::Stream stream)
@@ -13,7 +15,7 @@ Result<std::unique_ptr<DeviceStream>> DeviceStream::Create(Device& device) {
 
 DeviceStream::~DeviceStream() {
   if (generation_ != device_.generation()) return;
-  static_cast<void>(device_.runtime().stream_destroy(stream_));
+  std::ignore = device_.runtime().stream_destroy(stream_);
 }
 
 Status DeviceStream::Synchronize() {
@@ -59,7 +61,7 @@ DeviceGraph::DeviceGraph(Device& device, kernels::Graph graph)
 
 DeviceGraph::~DeviceGraph() {
   if (generation_ != device_.generation()) return;
-  static_cast<void>(device_.runtime().graph_destroy(graph_));
+  std::ignore = device_.runtime().graph_destroy(graph_);
 }
 
 DeviceEvent::DeviceEvent(Device& device, kernels::Event event)
@@ -73,7 +75,7 @@ Result<std::unique_ptr<DeviceEvent>> DeviceEvent::Create(Device& device) {
 
 DeviceEvent::~DeviceEvent() {
   if (generation_ != device_.generation()) return;
-  static_cast<void>(device_.runtime().event_destroy(event_));
+  std::ignore = device_.runtime().event_destroy(event_);
 }
 
 Status DeviceEvent::Record(DeviceStream& stream) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
@@ -45,10 +46,10 @@ class AltUp {
 
  private:
   float* stream(int token, int index) {
-    return streams_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
+    return streams_.data() + (base::Area(token, count_) + index) * size_;
   }
   float* prediction(int token, int index) {
-    return predictions_.data() + (static_cast<std::ptrdiff_t>(token) * count_ + index) * size_;
+    return predictions_.data() + (base::Area(token, count_) + index) * size_;
   }
   // Computes m(x) (model/altup.h), from which the coefficients of the tokens' streams are made, of
   // `x` [T, D] with rows `stride` apart.

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/ffn/sparse_ffn.h"
 #include "engine/model/weights/input_major.h"
 #include "engine/nn/input_products.h"
@@ -39,7 +40,7 @@ class InputSparsity {
 
   // The counts since the start.
   const nn::InputCounts& counts(int layer, model::InputKind kind) const {
-    return counts_[layer][static_cast<int>(kind)];
+    return counts_[layer][base::Index(kind)];
   }
 
  private:

@@ -60,7 +60,7 @@ std::size_t RecurrentBlock::Bytes(const model::ModelConfig& c, int tokens_max, i
   if (!r.any()) return 0;
   const int channels = r.channels(c.hidden_size);
   const std::size_t token = InRows(c) + channels + 2 * r.inner() + 5 * r.heads;
-  const std::size_t thread = static_cast<std::size_t>(r.key_dim) * r.value_dim;
+  const std::size_t thread = base::Area(r.key_dim, r.value_dim);
   return sizeof(float) * (tokens_max * token + threads * thread + r.taps * channels) +
          nn::ActivationBuffer::Bytes(tokens_max, OutColumns(c)) + RecurrentInputs::Bytes(c);
 }

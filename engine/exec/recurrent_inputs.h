@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/model/weights/weights.h"
 #include "kernels/op_table.h"
 
@@ -21,7 +22,7 @@ class RecurrentInputs {
   // are only temporarily in memory.
   const float* TapsOf(int layer, std::vector<float>& scratch) const;
   // Elements of `scratch`.
-  std::size_t taps_size() const { return static_cast<std::size_t>(r_.taps) * channels_; }
+  std::size_t taps_size() const { return base::Area(r_.taps, channels_); }
 
   // out [C] = the activated convolution; the last of `rows` [taps] belongs to the token itself.
   // Keys and queries are normed.

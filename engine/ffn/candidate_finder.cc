@@ -139,7 +139,7 @@ void CandidateFinder::MarkBySigns(const FfnStep& step, const NeuronRange& range,
                               .row_begin = range.begin,
                               .row_end = range.begin + range.count,
                               .scores = s.scores.data()});
-    for (std::size_t i = 0; i < static_cast<std::size_t>(range.count); ++i)
+    for (int i = 0; i < range.count; ++i)
       s.marks[i] |= static_cast<std::uint16_t>((s.scores[i] - shift >= thresholds[i]) << t);
   }
 }
@@ -160,14 +160,14 @@ void CandidateFinder::MarkByLogits(const FfnStep& step, const NeuronRange& range
   const float least = run.threshold + step.policy.shift;
   for (int t = 0; t < step.input.tokens; ++t) {
     const float* logits = s.logits.data() + t * kRange;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(range.count); ++i)
+    for (int i = 0; i < range.count; ++i)
       s.marks[i] |= static_cast<std::uint16_t>((logits[i] >= least) << t);
   }
 }
 
 void CandidateFinder::DrawMarks(const FfnStep& step, const NeuronRange& range, Scratch& s) const {
   const auto* input = reinterpret_cast<const std::uint32_t*>(step.input.hidden.x.data());
-  std::minstd_rand draw(input[0] ^ (input[1] << 1U) ^ static_cast<std::uint32_t>(range.begin) ^
+  std::minstd_rand draw(input[0] ^ (input[1] << 1U) ^ range.begin ^
                         (static_cast<std::uint32_t>(step.layer) << 20U));
   std::shuffle(s.marks.begin(), s.marks.begin() + range.count, draw);
 }

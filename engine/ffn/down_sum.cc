@@ -72,8 +72,8 @@ void DownSum::MultiplyColumns(int layer, int tokens, const FoundNeurons& found,
   for (int t = 0; found.h != h.x.data() && t < tokens; ++t) {
     float* row = h.x.data() + nn::Offset(t, f);
     std::fill_n(row, f, 0.0F);
-    for (std::size_t k = 0; k < found.ids.size(); ++k)
-      row[found.ids[k]] = found.h[nn::Offset(t, found.stride) + static_cast<std::ptrdiff_t>(k)];
+    for (int k = 0; k < base::IntSize(found.ids); ++k)
+      row[found.ids[k]] = found.h[nn::Offset(t, found.stride) + k];
   }
   context_.pool.Run(tokens, [&](int t, int) { nn::QuantizeToken(context_.ops, h, t); });
   const std::array output = {nn::Product{&context_.layer(layer).down, out}};

@@ -198,7 +198,7 @@ void ExpertFfn::Choose(int layer, const kernels::Activations& input, int tokens)
   const std::array product = {nn::Product{&w.router, logits_.data()}};
   context_.multiplier.Multiply(product, input, tokens);
   chosen_.resize(tokens * k);
-  for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
+  for (int t = 0; t < tokens; ++t) {
     router_.Choose(std::span(logits_).subspan(t * e, e), w.choice_bias,
                    std::span(chosen_).subspan(t * k, k));
   }
@@ -302,7 +302,7 @@ void ExpertFfn::Count(int layer, int tokens, FfnCounters& counters) {
   counters.computed += tokens;
   if (neurons_ != nullptr) {  // also the weights that every token reads
     counters += neurons_->counts();
-    counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(0));
+    counters.bytes += w.bytes_per_step(0);
     return;
   }
   const std::int64_t rows = std::int64_t{read} * e.intermediate_size + e.shared_intermediate_size;
@@ -310,7 +310,7 @@ void ExpertFfn::Count(int layer, int tokens, FfnCounters& counters) {
   counters.up_rows += context_.gated() ? rows : 0;
   counters.down_rows += rows;
   counters.operations += tokens * DenseOperations(context_.config, layer);
-  counters.bytes += static_cast<std::int64_t>(w.bytes_per_step(read));
+  counters.bytes += w.bytes_per_step(read);
 }
 
 }  // namespace thermocline::ffn

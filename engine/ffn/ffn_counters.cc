@@ -15,8 +15,7 @@ std::int64_t RowBytes(const Matrix& m) {
 }  // namespace
 
 std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& w) {
-  if (w.experts.any())
-    return static_cast<std::int64_t>(w.experts.bytes_per_step(config.experts.num_experts_per_tok));
+  if (w.experts.any()) return w.experts.bytes_per_step(config.experts.num_experts_per_tok);
   return w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() + w.down.weight.bytes() +
          w.down_rows.bytes();
 }

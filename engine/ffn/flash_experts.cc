@@ -37,9 +37,9 @@ void FlashExperts::Request(int layer, std::span<const ChosenExpert> chosen, int 
   }
   ids_.clear();
   masks_.clear();
-  for (std::size_t e = 0; e < masks_of_.size(); ++e) {
-    if (masks_of_[e] == 0 || IsHot(layer, static_cast<int>(e))) continue;
-    ids_.push_back(static_cast<int>(e));
+  for (int e = 0; e < base::IntSize(masks_of_); ++e) {
+    if (masks_of_[e] == 0 || IsHot(layer, e)) continue;
+    ids_.push_back(e);
     masks_.push_back(masks_of_[e]);
   }
   if (tokens > kSparseTokensMax) return store_.RequestForPrompt(layer, ids_);

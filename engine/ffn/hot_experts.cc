@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 
 namespace thermocline::ffn {
@@ -72,7 +73,7 @@ Status HotExperts::FixAddresses() {
   std::uint8_t* next = nullptr;
   if (p_.flash != nullptr) {
     ASSIGN_OR_RETURN(memory_, base::HugeBuffer::Allocate(std::max<std::size_t>(64, bytes())));
-    next = reinterpret_cast<std::uint8_t*>(memory_.data());
+    next = base::Octets(memory_.data());
   }
   return ForEach([&](int layer, int expert, const ExpertPlace& from) {
     ExpertPlace place = from;
@@ -86,7 +87,7 @@ Status HotExperts::FixAddresses() {
       place.up = copy(from.up, parts.up);
       place.down = copy(from.down, parts.down);
     }
-    places_[static_cast<std::size_t>(layer) * experts_ + expert] = place;
+    places_[layer * experts_ + expert] = place;
     return OkStatus();
   });
 }

@@ -28,9 +28,7 @@ class HotExperts {
   };
   explicit HotExperts(Params params);
 
-  bool Has(int layer, int expert) const {
-    return has_[static_cast<std::size_t>(layer) * experts_ + expert] != 0;
-  }
+  bool Has(int layer, int expert) const { return has_[layer * experts_ + expert] != 0; }
   const std::vector<std::vector<int>>& ids() const { return p_.hot; }
   // Bytes of an expert's matrices in a layer; 0 if the layer is dense.
   std::size_t bytes_each(int layer) const;
@@ -44,9 +42,7 @@ class HotExperts {
   // copied to a separate block of memory. ResourceExhausted: no memory. Called once.
   Status FixAddresses();
   // Requires: FixAddresses, Has.
-  const ExpertPlace& Of(int layer, int expert) const {
-    return places_[static_cast<std::size_t>(layer) * experts_ + expert];
-  }
+  const ExpertPlace& Of(int layer, int expert) const { return places_[layer * experts_ + expert]; }
   std::size_t held_bytes() const { return memory_.size(); }
 
  private:

@@ -29,7 +29,7 @@ int SlotsOf(const model::ModelConfig& mixture, int tokens_max) {
 // Prefetches these rows, which are summed soon.
 void AskFor(const kernels::RowMatrix& rows, std::span<const int> ids) {
   constexpr std::ptrdiff_t kLine = 64;
-  const auto bytes = static_cast<std::ptrdiff_t>(kernels::RowBytes(rows.type, rows.cols));
+  const std::ptrdiff_t bytes = kernels::RowBytes(rows.type, rows.cols);
   for (const int id : ids) {
     const std::uint8_t* row = rows.row(id);
     for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, 2);

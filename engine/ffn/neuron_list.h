@@ -29,7 +29,7 @@ struct NeuronList {
 
 // Neurons with the products of their deciding rows.
 struct GatedNeurons {
-  explicit GatedNeurons(int tokens_max) : gates(static_cast<std::size_t>(tokens_max) * kRange) {}
+  explicit GatedNeurons(int tokens_max) : gates(base::Area(tokens_max, kRange)) {}
 
   static std::size_t Bytes(int tokens_max) {
     return NeuronList::kBytes + base::Area(tokens_max, kRange) * sizeof(float);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/base/index.h"
+
 namespace thermocline::ffn {
 
 inline constexpr int kRange = 512;  // maximum neurons of a range
@@ -30,7 +32,7 @@ class NeuronRanges {
       : neurons_(neurons), members_(members), size_(size) {}
 
   int NumMembers(int layer) const {
-    return members_ != nullptr ? static_cast<int>(Members(layer).size()) : neurons_;
+    return members_ != nullptr ? base::IntSize(Members(layer)) : neurons_;
   }
   int NumRanges(int layer) const { return (NumMembers(layer) + size_ - 1) / size_; }
   NeuronRange Of(int layer, int index) const {

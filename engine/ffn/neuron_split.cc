@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "engine/base/bytes.h"
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 
 namespace thermocline::ffn {
@@ -69,7 +71,7 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
   for (std::size_t l = 0; l < split->hot_.size(); ++l)
     bytes += split->hot_[l].size() * split->SlotBytes(l);
   ASSIGN_OR_RETURN(split->memory_, base::HugeBuffer::Allocate(std::max<std::size_t>(bytes, 64)));
-  auto* block = reinterpret_cast<std::uint8_t*>(split->memory_.data());
+  auto* block = base::Octets(split->memory_.data());
   split->Reserve();
   for (std::size_t l = 0; l < split->hot_.size(); ++l) {
     RETURN_IF_ERROR(split->MoveLayer(l, block));
@@ -88,10 +90,9 @@ Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Move(Params params) {
 Result<std::unique_ptr<NeuronSplit>> NeuronSplit::Remove(Params params, const Visit& visit) {
   ASSIGN_OR_RETURN(auto split, InPlace(std::move(params)));
   split->Reserve();
-  for (std::size_t l = 0; l < split->hot_.size(); ++l) {
+  for (int l = 0; l < base::IntSize(split->hot_); ++l) {
     if (split->hot_[l].empty()) continue;
-    RETURN_IF_ERROR(
-        split->WithRows(l, [&] { return visit(static_cast<int>(l), split->weights_.layers[l]); }));
+    RETURN_IF_ERROR(split->WithRows(l, [&] { return visit(l, split->weights_.layers[l]); }));
     split->CompactLayer(l);
   }
   if (split->flash_ != nullptr) split->flash_->EndStep(0);

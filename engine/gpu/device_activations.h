@@ -1,6 +1,7 @@
 // Activations in a device's memory, and helpers shared by all users of the device's ops.
 #pragma once
 
+#include "engine/base/index.h"
 #include "engine/gpu/device_arena.h"
 #include "engine/gpu/sizes.h"
 #include "kernels/device_ops.h"
@@ -24,8 +25,7 @@ inline void AddActivations(DeviceArena& arena, int tokens, int cols,
 
 // The activations without the first `first` tokens.
 inline kernels::DeviceActivations TokensFrom(kernels::DeviceActivations a, int first) {
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(first) * a.cols,
-                       block = at / kernels::kActivationBlock;
+  const std::ptrdiff_t at = base::Area(first, a.cols), block = at / kernels::kActivationBlock;
   a.x += at;
   if (a.q == nullptr) return a;
   a.q += at;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::gpu {
 
 DeviceAuditedSide::DeviceAuditedSide(const Params& p)
@@ -133,7 +135,7 @@ ffn::FoundNeurons DeviceAuditedSide::TakeActive() {
     active_.push_back(id);
     active_h_.push_back(h_[id]);
   }
-  return {.ids = active_, .h = active_h_.data(), .stride = static_cast<int>(active_.size())};
+  return {.ids = active_, .h = active_h_.data(), .stride = base::IntSize(active_)};
 }
 
 }  // namespace thermocline::gpu

@@ -15,7 +15,7 @@ int Places(const model::ModelConfig& config, int tokens_max) {
 }
 
 std::size_t BytesEach(const model::Linear& all, int experts) {
-  return all.weight.bytes() / static_cast<std::size_t>(experts);
+  return all.weight.bytes() / experts;
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ Status DeviceExperts::PutUnit(int l, const ffn::ExpertUnit& unit) const {
   const kernels::DeviceActivations x = TokensFrom(x_, unit.hot_row);
   const auto of = [&](const model::Linear& like, std::uint8_t* data, const float* bias) {
     model::Linear here = like;
-    here.weight.data = data + static_cast<std::size_t>(slot) * like.weight.bytes();
+    here.weight.data = data + slot * like.weight.bytes();
     here.bias = bias == nullptr ? nullptr : bias + nn::Offset(slot, like.weight.rows);
     return here;
   };
@@ -160,7 +160,7 @@ Status DeviceExperts::PutDown(int l, const ffn::ExpertUnit& unit) const {
   const Layer& layer = layers_[l];
   const int d = p_.config.hidden_size, slot = layer.slots[unit.expert];
   model::Linear down = unit.down;
-  down.weight.data = layer.down + static_cast<std::size_t>(slot) * down.weight.bytes();
+  down.weight.data = layer.down + slot * down.weight.bytes();
   down.bias = layer.down_bias == nullptr ? nullptr : layer.down_bias + nn::Offset(slot, d);
   return Multiply(down, TokensFrom(h_, unit.hot_row), unit.tokens,
                   y_ + nn::Offset(unit.hot_row, d));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/index.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::gpu {
@@ -52,8 +53,8 @@ DeviceFfn::DeviceFfn(const Params& p)
   if (needs.panels) AddActivations(scratch_, p.tokens_max, f, &dense_h_);
   if (needs.rows) {
     for (kernels::NeuronSet* set : {&predicted_, &live_}) {
-      scratch_.Add(&set->masks, static_cast<std::size_t>(f));
-      scratch_.Add(&set->ids, static_cast<std::size_t>(f));
+      scratch_.Add(&set->masks, f);
+      scratch_.Add(&set->ids, f);
       scratch_.Add(&set->ticket, 1);
     }
     scratch_.Add(&tickets_, Area(kTokens, kernels::DeviceDownRowsParams::Tickets(d)));
@@ -377,13 +378,12 @@ void DeviceFfn::AddCounts(int layer, FfnMode mode, const Counts& found, int toke
   const bool gated = w.gate.cols > 0;
   std::int64_t predictor_bytes = 0, predictor_operations = 0;
   if (mode == FfnMode::kSign) {
-    predictor_bytes = static_cast<std::int64_t>(w.planes.rows) * kernels::SignWords(w.planes.cols) *
-                      8 * (w.planes.magnitude != nullptr ? 2 : 1);
+    predictor_bytes = base::Area(w.planes.rows, kernels::SignWords(w.planes.cols)) * 8 *
+                      (w.planes.magnitude != nullptr ? 2 : 1);
     predictor_operations = predictor_bytes / 4 * w.sign_slices;
   } else if (mode == FfnMode::kLowRank) {
     predictor_bytes = w.fc1.bytes() + w.fc2.bytes();
-    predictor_operations = static_cast<std::int64_t>(w.fc1.rows) * w.fc1.cols +
-                           static_cast<std::int64_t>(w.fc2.rows) * w.fc2.cols;
+    predictor_operations = base::Area(w.fc1.rows, w.fc1.cols) + base::Area(w.fc2.rows, w.fc2.cols);
   }
   to.gate_rows += found.predicted;
   to.up_rows += gated ? found.live : 0;

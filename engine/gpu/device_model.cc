@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "kernels/quantize.h"
 
@@ -100,10 +101,10 @@ Status DeviceModel::Validate(const model::Weights& weights) const {
     return base::InvalidArgument("placement: neurons of ", placement_.hot.size(),
                                  " layers, but the model has ", layers);
   }
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
+  for (int l = 0; l < base::IntSize(layers_); ++l) {
     const std::vector<int>& hot = placement_.hot[l];
     RETURN_IF_ERROR(CheckIds(hot, l, config_.intermediate_size));
-    const bool is_home = static_cast<int>(l) < home;
+    const bool is_home = l < home;
     const bool both = is_home ? base::IntSize(hot) < config_.intermediate_size : !hot.empty();
     if (both && device_.properties().unified && !placement_.cold_on_flash) {
       return base::InvalidArgument(
@@ -172,8 +173,7 @@ void DeviceModel::PlanNeurons(const model::LayerWeights& from, const std::vector
     neurons_.Add(&to.slots, slots.size(), slots.data());
   }
   const auto bias = [&](const model::Linear& matrix, model::Linear& out) {
-    if (matrix.bias != nullptr)
-      neurons_.Add(&out.bias, static_cast<std::size_t>(matrix.weight.rows));
+    if (matrix.bias != nullptr) neurons_.Add(&out.bias, matrix.weight.rows);
   };
   const bool gated = from.gate.linear.weight.rows > 0;
   if (gated) rows(from.gate.linear.weight.type, from.gate.linear.weight.cols, to.gate);
@@ -181,8 +181,7 @@ void DeviceModel::PlanNeurons(const model::LayerWeights& from, const std::vector
   rows(from.down_rows.type, from.down_rows.cols, to.down);
   bias(from.gate.linear, to.dense.gate.linear);
   bias(from.up.linear, to.dense.up.linear);
-  if (from.down.bias != nullptr)
-    neurons_.Add(&to.dense.down.bias, static_cast<std::size_t>(config_.hidden_size));
+  if (from.down.bias != nullptr) neurons_.Add(&to.dense.down.bias, config_.hidden_size);
 }
 
 void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
@@ -215,7 +214,7 @@ void DeviceModel::PlanPredictors(const predictor::LayerPredictors& from,
 void DeviceModel::PlanLinear(const model::Linear& from, model::Linear& to, DeviceArena& arena) {
   to.weight = from.weight;
   arena.Add(&to.weight.data, from.weight.bytes());
-  if (from.bias != nullptr) arena.Add(&to.bias, static_cast<std::size_t>(from.weight.rows));
+  if (from.bias != nullptr) arena.Add(&to.bias, from.weight.rows);
 }
 
 void DeviceModel::PlanNorm(const model::NormWeights& from, int n, model::NormWeights& to) {
@@ -278,7 +277,7 @@ Status DeviceModel::UploadPanels(const model::NeuronMatrix& from, const model::L
   auto* out = const_cast<std::uint8_t*>(to.weight.data);
   for (int panel = 0; panel < kernels::NumPanels(weight.rows); ++panel, out += panel_bytes) {
     kernels::PanelFromRows(weight.type, weight.panel(panel), weight.cols,
-                           reinterpret_cast<std::uint8_t*>(uploader_->piece()));
+                           base::Octets(uploader_->piece()));
     RETURN_IF_ERROR(uploader_->Send(out, panel_bytes));
   }
   return OkStatus();

@@ -65,8 +65,7 @@ class Probe {
     std::sort(found.begin(), found.end());
     found.erase(std::unique(found.begin(), found.end()), found.end());
     if (found.empty()) return found;
-    std::rotate(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(turn % found.size()),
-                found.end());
+    std::rotate(found.begin(), found.begin() + turn % found.size(), found.end());
     if (found.size() > kChoices) found.resize(kChoices);
     return found;
   }
@@ -81,7 +80,7 @@ class Probe {
 
 Status CheckAmbiguity(const Automaton& automaton) {
   const std::vector<std::int64_t> works = Probe(automaton).Run();
-  const auto half = works.begin() + static_cast<std::ptrdiff_t>(works.size() / 2);
+  const auto half = works.begin() + works.size() / 2;
   if (works.size() < 32) return OkStatus();
   const std::int64_t before = *std::max_element(works.begin(), half);
   const std::int64_t behind = *std::max_element(half, works.end());

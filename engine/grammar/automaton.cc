@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/grammar/end_recursion.h"
 #include "engine/grammar/inline_rules.h"
 
@@ -140,13 +141,13 @@ Result<Automaton> Automaton::Create(const Grammar& grammar, Budget& budget) {
         "no text satisfies the grammar: every way through it meets a contradiction or a rule that "
         "never ends (a $ref circle without another alternative)");
   Automaton out;
-  for (std::size_t rule = 0; rule < rules.size(); ++rule) {
+  for (int rule = 0; rule < base::IntSize(rules); ++rule) {
     const Dfa dfa = WithoutDead(rules[rule], rule, live);
     std::vector<int> renamed(dfa.states.size(), -1);
     int next = out.num_states();
     for (int i = 0; i < dfa.num_states(); ++i)
       if (i == 0 || live(rule, i)) renamed[i] = next++;
-    out.Append(dfa, static_cast<int>(rule), renamed);
+    out.Append(dfa, rule, renamed);
   }
   RETURN_IF_ERROR(out.FindFollow(budget));
   RETURN_IF_ERROR(out.FindPlainDepths(budget));

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/grammar/dfa.h"
 #include "engine/grammar/grammar.h"
 
@@ -23,8 +24,8 @@ class Automaton {
   // InvalidArgument: the grammar derives no text, or as Budget::Check.
   static Result<Automaton> Create(const Grammar& grammar, Budget& budget);
 
-  int num_states() const { return static_cast<int>(flags_.size()); }
-  int num_rules() const { return static_cast<int>(rule_start_.size()); }
+  int num_states() const { return base::IntSize(flags_); }
+  int num_rules() const { return base::IntSize(rule_start_); }
   int start() const { return rule_start_[0]; }  // of the root, rule 0
   int rule_start(int rule) const { return rule_start_[rule]; }
   std::span<const ByteEdge> bytes(int state) const { return Part(bytes_, bytes_begin_, state); }

@@ -30,7 +30,7 @@ class Budget {
                                    "strings and alternatives multiply)");
     if (held_ + bytes > bytes_max_)
       return base::InvalidArgument("the grammar is too large: to compile it takes more than ",
-                                   base::HumanBytes(static_cast<double>(bytes_max_)),
+                                   base::HumanBytes(bytes_max_),
                                    " (a quarter of what grammar.memory_mib and "
                                    "memory.budget_bytes leave for grammars); make it smaller "
                                    "(counts of a repetition, lengths of strings and alternatives "

@@ -141,8 +141,7 @@ std::optional<CompiledGrammar::Table> CompiledGrammar::MakeTable(int state, Pars
   Parser::Set start = parser.start().set;
   start.end = start.begin + 1;  // the state itself; states that it enters have their own tables
   if (parser.items(start)[0].state != state) return std::nullopt;
-  Table table{.accepted = Bits(WordsFor(static_cast<std::size_t>(v.vocab_size()))),
-              .uncertain = {}};
+  Table table{.accepted = Bits(WordsFor(v.vocab_size())), .uncertain = {}};
   std::span<const TrieNode> nodes = v.all().nodes();
   if (const VocabularyIndex::Slice* slice = SliceOf(automaton_, state, v)) {
     table.accepted = slice->plain;

@@ -13,13 +13,12 @@ std::string WithoutExponent(const std::string& text) {
   if (mark == std::string::npos) return text;
   const bool negative = text[0] == '-';
   std::string digits = text.substr(negative ? 1 : 0, mark - (negative ? 1 : 0));
-  auto point = static_cast<std::ptrdiff_t>(std::min(digits.find('.'), digits.size()));
+  std::ptrdiff_t point = std::min(digits.find('.'), digits.size());
   std::erase(digits, '.');
   point += std::stoi(text.substr(mark + 1));
   if (point < 0) digits.insert(0, static_cast<std::size_t>(-point), '0');
   point = std::max<std::ptrdiff_t>(point, 0);
-  if (static_cast<std::size_t>(point) > digits.size())
-    digits.append(static_cast<std::size_t>(point) - digits.size(), '0');
+  if (static_cast<std::size_t>(point) > digits.size()) digits.append(point - digits.size(), '0');
   digits.insert(static_cast<std::size_t>(point), ".");
   return (negative ? "-" : "") + digits;
 }

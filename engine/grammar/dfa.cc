@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/index.h"
+
 namespace thermocline::grammar {
 namespace {
 
@@ -13,8 +15,7 @@ using States = std::vector<int>;
 struct StatesHash {
   std::size_t operator()(const States& states) const {
     std::size_t hash = states.size();
-    for (const int state : states)
-      hash = (hash ^ static_cast<std::size_t>(state)) * 0x9E3779B97F4A7C15U;
+    for (const int state : states) hash = (hash ^ state) * 0x9E3779B97F4A7C15U;
     return hash ^ (hash >> 29);
   }
 };
@@ -29,13 +30,12 @@ std::size_t BytesOf(const Dfa::State& state) {
 class Subsets {
  public:
   Subsets(const Nfa& nfa, Budget& budget) : nfa_(nfa), budget_(budget) {
-    begin_.resize(static_cast<std::size_t>(nfa.num_states()) + 1);
+    begin_.resize(nfa.num_states() + 1U);
     for (const Edge& edge : nfa.edges()) ++begin_[static_cast<std::size_t>(edge.from) + 1];
     for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
     order_.resize(nfa.edges().size());
     std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
-    for (std::size_t i = 0; i < nfa.edges().size(); ++i)
-      order_[next[nfa.edges()[i].from]++] = static_cast<int>(i);
+    for (int i = 0; i < base::IntSize(nfa.edges()); ++i) order_[next[nfa.edges()[i].from]++] = i;
     marks_.resize(nfa.num_states());
   }
 
@@ -85,7 +85,7 @@ class Subsets {
   template <typename Visit>
   void ForEdges(const States& set, Visit visit) const {
     for (const int state : set) {
-      const auto at = static_cast<std::size_t>(state);
+      const std::size_t at = state;
       for (std::size_t e = begin_[at]; e < begin_[at + 1]; ++e) visit(nfa_.edges()[order_[e]]);
     }
   }
@@ -104,7 +104,7 @@ class Subsets {
       if (std::exchange(marks_[state], mark_) != mark_) set[kept++] = state;
     set.resize(kept);
     for (std::size_t i = 0; i < set.size(); ++i) {
-      const auto at = static_cast<std::size_t>(set[i]);
+      const std::size_t at = set[i];
       for (std::size_t e = begin_[at]; e < begin_[at + 1]; ++e) {
         const Edge& edge = nfa_.edges()[order_[e]];
         const bool free = edge.kind == Edge::Kind::kEmpty ||
@@ -124,7 +124,7 @@ class Subsets {
 
   int IdOf(States set, bool closed) {
     if (!closed && set.size() > 1) set = Closure(std::move(set), false);
-    const auto [found, added] = ids_.emplace(std::move(set), static_cast<int>(sets_.size()));
+    const auto [found, added] = ids_.emplace(std::move(set), base::IntSize(sets_));
     if (added) {
       constexpr std::size_t kNodeBytes = 96;  // of a hash table's node and its entry
       budget_.Hold(kNodeBytes + found->first.capacity() * sizeof(int));
@@ -200,7 +200,7 @@ Result<Dfa> Product(const Dfa& a, const Dfa& b, bool difference, Budget& budget)
   std::map<std::pair<int, int>, int> ids;
   std::vector<std::pair<int, int>> pairs;
   const auto id_of = [&](int first, int second) {
-    const auto [found, added] = ids.emplace(std::pair(first, second), static_cast<int>(ids.size()));
+    const auto [found, added] = ids.emplace(std::pair(first, second), base::IntSize(ids));
     if (added) pairs.emplace_back(first, second);
     return found->second;
   };
@@ -238,9 +238,7 @@ Result<Dfa> MakeDeterministic(const Nfa& nfa, Budget& budget, bool exact) {
   constexpr std::size_t kFew = 512, kGrowth = 8;
   Subsets subsets(nfa, budget);
   Dfa out;
-  const std::size_t most =
-      exact ? budget.states_max()
-            : std::max(kFew, kGrowth * static_cast<std::size_t>(nfa.num_states()));
+  const std::size_t most = exact ? budget.states_max() : std::max(kFew, kGrowth * nfa.num_states());
   ASSIGN_OR_RETURN(const bool whole, subsets.Run(most, out));
   if (!whole && exact) RETURN_IF_ERROR(budget.Check(budget.states_max() + 1));
   if (!whole) RETURN_IF_ERROR(subsets.Flatten(out));
@@ -258,7 +256,7 @@ Result<Dfa> Difference(const Dfa& universe, const Dfa& a, Budget& budget) {
 bool Accepts(const Dfa& dfa, std::string_view text) {
   int state = 0;
   for (const char c : text) {
-    state = Next(dfa.states[state], static_cast<std::uint8_t>(c));
+    state = Next(dfa.states[state], c);
     if (state < 0) return false;
   }
   return dfa.states[state].accepting;
@@ -273,11 +271,11 @@ Dfa Trimmed(const Dfa& dfa) {
   std::vector<std::vector<int>> into(dfa.states.size());
   std::vector<int> live;
   std::vector<bool> is_live(dfa.states.size());
-  for (std::size_t i = 0; i < dfa.states.size(); ++i) {
-    for (const ByteEdge& edge : dfa.states[i].bytes) into[edge.to].push_back(static_cast<int>(i));
+  for (int i = 0; i < base::IntSize(dfa.states); ++i) {
+    for (const ByteEdge& edge : dfa.states[i].bytes) into[edge.to].push_back(i);
     if (!dfa.states[i].accepting) continue;
     is_live[i] = true;
-    live.push_back(static_cast<int>(i));
+    live.push_back(i);
   }
   for (std::size_t i = 0; i < live.size(); ++i) {
     for (const int from : into[live[i]]) {

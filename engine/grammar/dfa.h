@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/grammar/budget.h"
 #include "engine/grammar/nfa.h"
 
@@ -33,7 +34,7 @@ struct Dfa {
   };
   std::vector<State> states;
 
-  int num_states() const { return static_cast<int>(states.size()); }
+  int num_states() const { return base::IntSize(states); }
 };
 
 // If the deterministic form would be many times larger than `nfa`, the edges stay ambiguous and the

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/index.h"
+
 namespace thermocline::grammar {
 namespace {
 
@@ -103,8 +105,8 @@ class Body {
     while (!open.empty()) {
       const auto [state, count] = open.back();
       open.pop_back();
-      if (seen[3 * static_cast<std::size_t>(state) + static_cast<std::size_t>(count)]) continue;
-      seen[3 * static_cast<std::size_t>(state) + static_cast<std::size_t>(count)] = true;
+      if (seen[3 * static_cast<std::size_t>(state) + count]) continue;
+      seen[3 * static_cast<std::size_t>(state) + count] = true;
       if (state == Nfa::kFinal && count == 2) return true;
       for (const Edge* edge : out_[state]) {
         if (edge->kind == Edge::Kind::kEmpty) open.emplace_back(edge->to, count);
@@ -126,14 +128,14 @@ class Body {
 
 Result<bool> LoopEnds(Grammar& grammar, Budget& budget) {
   bool changed = false;
-  for (std::size_t i = 0; i < grammar.rules.size(); ++i) {
+  for (int i = 0; i < base::IntSize(grammar.rules); ++i) {
     Nfa& nfa = grammar.rules[i].body;
-    RETURN_IF_ERROR(budget.Check(static_cast<std::size_t>(nfa.num_states()), nfa.bytes_held()));
+    RETURN_IF_ERROR(budget.Check(nfa.num_states(), nfa.bytes_held()));
     const bool recursive = std::any_of(nfa.edges().begin(), nfa.edges().end(), [i](const Edge& e) {
-      return e.kind == Edge::Kind::kRule && e.value == static_cast<int>(i);
+      return e.kind == Edge::Kind::kRule && e.value == i;
     });
     if (!recursive) continue;
-    Body body(nfa, static_cast<int>(i));
+    Body body(nfa, i);
     if (!body.Find()) continue;
     nfa = body.Loops();
     changed = true;

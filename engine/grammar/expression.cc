@@ -80,7 +80,7 @@ Status EmitRepeat(const Expression& e, int from, Nfa& nfa, int to, Budget& budge
 }  // namespace
 
 Status Emit(const Expression& e, int from, Nfa& nfa, int to, Budget& budget) {
-  RETURN_IF_ERROR(budget.Check(static_cast<std::size_t>(nfa.num_states()), nfa.bytes_held()));
+  RETURN_IF_ERROR(budget.Check(nfa.num_states(), nfa.bytes_held()));
   switch (e.kind) {
     case Expression::Kind::kNothing:
       nfa.Link(from, to);

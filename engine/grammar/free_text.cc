@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/base/index.h"
+
 namespace thermocline::grammar {
 namespace {
 
@@ -16,7 +18,7 @@ class StopTrie {
   void Add(const std::string& stop) {
     int node = 0;
     for (const char c : stop) {
-      const auto byte = static_cast<std::uint8_t>(c);
+      const std::uint8_t byte = c;
       if (next_[node][byte] == kNoNode) {
         const int added = AddNode();
         next_[node][byte] = added;
@@ -86,7 +88,7 @@ class StopTrie {
   int AddNode() {
     next_.emplace_back().fill(kNoNode);
     stop_.push_back(false);
-    return static_cast<int>(next_.size()) - 1;
+    return base::IntSize(next_) - 1;
   }
 
   std::vector<std::array<int, 256>> next_;

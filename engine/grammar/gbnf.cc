@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/grammar/expression.h"
 #include "engine/grammar/scanner.h"
@@ -13,9 +14,7 @@ namespace {
 
 constexpr int kNestedMax = 200;
 
-bool IsNameByte(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
-}
+bool IsNameByte(char c) { return std::isalnum(base::ByteOf(c)) != 0 || c == '-' || c == '_'; }
 
 class GbnfParser {
  public:
@@ -59,7 +58,7 @@ class GbnfParser {
   }
 
   int RuleOf(const std::string& name) {
-    const auto [found, added] = ids_.emplace(name, static_cast<int>(grammar_.rules.size()));
+    const auto [found, added] = ids_.emplace(name, base::IntSize(grammar_.rules));
     if (added) grammar_.AddRule(name);
     return found->second;
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/grammar/nfa.h"
 
 namespace thermocline::grammar {
@@ -20,7 +21,7 @@ struct Grammar {
   // Adds an empty rule and returns its index. Invalidates references to earlier rules.
   int AddRule(std::string name) {
     rules.push_back({std::move(name)});
-    return static_cast<int>(rules.size()) - 1;
+    return base::IntSize(rules) - 1;
   }
 };
 

@@ -110,7 +110,7 @@ GrammarCompiler::GrammarCompiler(const text::Tokenizer& tokenizer, int vocab_siz
     : tokenizer_(tokenizer), vocab_size_(vocab_size), limits_(limits) {}
 
 Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const GrammarSpec& spec) {
-  const auto bytes_max = static_cast<std::size_t>(limits_.bytes_max);
+  const std::size_t bytes_max = limits_.bytes_max;
   if (BytesOf(spec) > bytes_max)
     return base::InvalidArgument("'", spec.field, "' has ", BytesOf(spec), " bytes; at most ",
                                  bytes_max, " are compiled (grammar.bytes_max)")
@@ -119,8 +119,7 @@ Result<std::shared_ptr<const CompiledGrammar>> GrammarCompiler::Compile(const Gr
   if (auto found = Find(key)) return found;
   const base::Stopwatch watch;
   const auto vocabulary = Vocabulary();
-  Budget budget(static_cast<std::size_t>(limits_.states_max), limits_.compile_ms_max / 1000.0,
-                static_cast<std::size_t>(limits_.compile_bytes_max()));
+  Budget budget(limits_.states_max, limits_.compile_ms_max / 1000.0, limits_.compile_bytes_max());
   const auto compile = [&]() -> Result<std::shared_ptr<const CompiledGrammar>> {
     budget.Hold(ParsedBytesOf(spec));
     RETURN_IF_ERROR(budget.Check(0));
@@ -216,14 +215,13 @@ Result<HeldBytes> GrammarCompiler::TakeRoom(std::size_t least, std::size_t wante
   const base::MutexLock lock(mutex_);
   // Large grammars share one half, so that they do not displace the small ones of most clients.
   const std::int64_t all = limits_.compiled_bytes_max();
-  const auto size = static_cast<std::int64_t>(least);
+  const std::int64_t size = least;
   const std::int64_t most = size > all / kSmallShare ? all / 2 : all;
   const std::int64_t held = DropUnused(most - size, dropped), free = most - held;
   if (free < size)
     return base::ResourceExhausted(
-               "the grammar needs ", base::HumanBytes(static_cast<double>(size)),
-               ", and those of other answers hold ", base::HumanBytes(static_cast<double>(held)),
-               " of the ", base::HumanBytes(static_cast<double>(most)), " that ",
+               "the grammar needs ", base::HumanBytes(size), ", and those of other answers hold ",
+               base::HumanBytes(held), " of the ", base::HumanBytes(most), " that ",
                most < all ? "large grammars" : "grammars",
                " may use (grammar.memory_mib, memory.budget_bytes); try again later")
         .WithReason(Reason::kGrammarMemory);
@@ -238,7 +236,7 @@ std::int64_t GrammarCompiler::DropUnused(std::int64_t held_max, std::list<Entry>
     --entry;
     if (entry->grammar.use_count() > 1) continue;  // dropping it would free nothing
     const auto unused = entry++;
-    held -= static_cast<std::int64_t>(unused->bytes());
+    held -= unused->bytes();
     Drop(unused, dropped);
   }
   return held;
@@ -248,18 +246,18 @@ void GrammarCompiler::Keep(const std::string& key, std::shared_ptr<const Compile
   std::list<Entry> dropped;  // freed without the lock
   const base::MutexLock lock(mutex_);
   if (by_key_.contains(key)) return;  // two requests at once
-  const auto key_bytes = static_cast<std::int64_t>(key.size());
+  const std::int64_t key_bytes = key.size();
   const std::int64_t held = DropUnused(limits_.compiled_bytes_max() / 4 * 3 - key_bytes, dropped);
   if (held + key_bytes > limits_.compiled_bytes_max()) return;
   entries_.push_front({HeldBytes(held_, key.size()), key, std::move(grammar)});
-  stats_.cache_bytes += static_cast<std::int64_t>(entries_.front().bytes());
+  stats_.cache_bytes += entries_.front().bytes();
   by_key_.emplace(entries_.front().key, entries_.begin());
   while (!entries_.empty() && stats_.cache_bytes > limits_.cache_bytes)
     Drop(std::prev(entries_.end()), dropped);
 }
 
 void GrammarCompiler::Drop(std::list<Entry>::iterator entry, std::list<Entry>& dropped) {
-  stats_.cache_bytes -= static_cast<std::int64_t>(entry->bytes());
+  stats_.cache_bytes -= entry->bytes();
   by_key_.erase(entry->key);
   dropped.splice(dropped.end(), entries_, entry);
 }
@@ -269,7 +267,7 @@ GrammarStats GrammarCompiler::Stats() const {
   {
     const base::MutexLock lock(mutex_);
     out = stats_;
-    out.cache_entries = static_cast<std::int64_t>(entries_.size());
+    out.cache_entries = entries_.size();
   }
   out.held_bytes = *held_;
   out.masks = counters_->masks;

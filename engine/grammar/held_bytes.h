@@ -18,7 +18,7 @@ class HeldBytes {
   HeldBytes() = default;
   HeldBytes(std::shared_ptr<Total> total, std::size_t bytes)
       : total_(std::move(total)), bytes_(bytes) {
-    Add(static_cast<std::int64_t>(bytes_));
+    Add(bytes_);
   }
   HeldBytes(HeldBytes&& other) noexcept
       : total_(std::move(other.total_)), bytes_(std::exchange(other.bytes_, 0)) {}

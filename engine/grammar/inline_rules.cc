@@ -80,8 +80,7 @@ class Inliner {
           body.AddEdgeAs(edge, edge.value);
         } else {
           body.Insert(edge.from, bodies_[edge.value], edge.to);
-          RETURN_IF_ERROR(
-              budget_.Check(static_cast<std::size_t>(body.num_states()), body.bytes_held()));
+          RETURN_IF_ERROR(budget_.Check(body.num_states(), body.bytes_held()));
         }
       }
       const int most = uses_[rule] == 1 ? kOnceMax : kSmall;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/base/index.h"
+
 namespace thermocline::grammar {
 namespace {
 
@@ -45,9 +47,9 @@ void AddWhole(int from, const std::string& lo, const std::optional<std::string>&
 // Digits of unsigned multiples of `by`.
 Dfa Multiples(std::int64_t by) {
   Dfa out;
-  out.states.resize(static_cast<std::size_t>(by) + 1);  // 0: no digit yet; 1 + remainder
-  for (std::size_t state = 0; state < out.states.size(); ++state) {
-    const std::int64_t rest = state == 0 ? 0 : static_cast<std::int64_t>(state) - 1;
+  out.states.resize(by + 1U);  // 0: no digit yet; 1 + remainder
+  for (int state = 0; state < base::IntSize(out.states); ++state) {
+    const std::int64_t rest = state == 0 ? 0 : state - 1;
     out.states[state].accepting = state != 0 && rest == 0;
     for (int digit = 0; digit < 10; ++digit)
       out.states[state].bytes.push_back(
@@ -71,7 +73,7 @@ Nfa Fraction(std::string_view digits, Than than) {
   nfa.AddByte(Nfa::kStart, '.', '.', tight);
   bool first = true;
   for (const char digit : digits) {
-    const auto at = static_cast<std::uint8_t>(digit);
+    const std::uint8_t at = digit;
     if (more && at < '9') nfa.AddByte(tight, static_cast<std::uint8_t>(at + 1), '9', free);
     if (!more && at > '0') nfa.AddByte(tight, '0', static_cast<std::uint8_t>(at - 1), free);
     if (!more && !first) nfa.Link(tight, Nfa::kFinal);  // the remaining digits are not zero

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/grammar/json_strings.h"
 
 namespace thermocline::grammar {
@@ -32,8 +33,8 @@ class ObjectBuilder {
     std::vector<int> at{begin};
     for (const Named& each : named_) RETURN_IF_ERROR(AddNamed(each, at));
     RETURN_IF_ERROR(AddOthers(at));
-    for (std::size_t came = 0; came < at.size(); ++came) {
-      const bool too_few = counted_ && static_cast<std::int64_t>(came) < s_.min_properties;
+    for (int came = 0; came < base::IntSize(at); ++came) {
+      const bool too_few = counted_ && came < s_.min_properties;
       if (at[came] < 0 || too_few) continue;
       if (came == 0) {
         nfa_.Link(at[0], close);
@@ -222,7 +223,7 @@ class ObjectBuilder {
     const std::string key = Json(each.name).Dump();
     for (std::size_t came = 0; came < at.size(); ++came) {
       if (at[came] < 0) continue;
-      RETURN_IF_ERROR(rules_.budget().Check(static_cast<std::size_t>(nfa_.num_states())));
+      RETURN_IF_ERROR(rules_.budget().Check(nfa_.num_states()));
       const int to = Behind(next, came + 1);
       if (to >= 0) {
         const int begin = nfa_.AddState();
@@ -249,9 +250,9 @@ class ObjectBuilder {
 
   Status AddOthers(std::vector<int>& at) {
     if (others_.empty()) return OkStatus();
-    const auto limit = static_cast<std::size_t>(std::max(s_.max_properties, s_.min_properties));
+    const std::size_t limit = std::max(s_.max_properties, s_.min_properties);
     for (std::size_t came = 0; came < at.size() || (counted_ && came < limit); ++came) {
-      RETURN_IF_ERROR(rules_.budget().Check(static_cast<std::size_t>(nfa_.num_states())));
+      RETURN_IF_ERROR(rules_.budget().Check(nfa_.num_states()));
       if (came >= at.size() || at[came] < 0) continue;
       // Uncounted properties loop; counted ones stop at the maximum.
       const bool round =

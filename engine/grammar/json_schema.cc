@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/grammar/free_text.h"
 #include "engine/grammar/json_numbers.h"
 #include "engine/grammar/json_object.h"
@@ -48,7 +49,7 @@ class SchemaGrammar final : public ValueRules {
     std::string key = ToJson(merged).Dump();
     const std::size_t bytes = sizeof(Wanted) + (1 + kJsonBytesOfByte) * key.size();
     RETURN_IF_ERROR(budget_.Check(spent_, bytes));
-    const auto [found, added] = rules_.emplace(std::move(key), static_cast<int>(out_.rules.size()));
+    const auto [found, added] = rules_.emplace(std::move(key), base::IntSize(out_.rules));
     if (!added) return found->second;
     budget_.Hold(bytes);
     const int rule = out_.AddRule("value");
@@ -100,7 +101,7 @@ class SchemaGrammar final : public ValueRules {
   }
 
   Status Spend(const Nfa& body) {
-    spent_ += static_cast<std::size_t>(body.num_states());
+    spent_ += body.num_states();
     budget_.Hold(body.bytes_held());
     return budget_.Check(spent_);
   }
@@ -198,7 +199,7 @@ class SchemaGrammar final : public ValueRules {
   }
 
   Status BuildLongString(std::int64_t min, std::int64_t max, Nfa& nfa) {
-    RETURN_IF_ERROR(budget_.Check(static_cast<std::size_t>(std::max(min, max) / kBlockChars)));
+    RETURN_IF_ERROR(budget_.Check(std::max(min, max) / kBlockChars));
     if (block_ < 0) {
       Nfa block, rest;
       MakeBlock(block);
@@ -229,7 +230,7 @@ class SchemaGrammar final : public ValueRules {
 
   Status BuildArray(const MergedSchema& s, Nfa& nfa) {
     const bool none_behind = s.items.is_bool() && !s.items.as_bool();
-    const auto prefix = static_cast<std::int64_t>(s.prefix_items.size());
+    const std::int64_t prefix = s.prefix_items.size();
     std::int64_t max = s.max_items;
     if (none_behind) max = max < 0 ? prefix : std::min(max, prefix);
     if (s.min_items > kItemsMax || max > kItemsMax)

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/base/bytes.h"
 #include "engine/grammar/regex.h"
 
 namespace thermocline::grammar {
@@ -115,12 +116,10 @@ void AddCharacter(int from, bool counted, Nfa& nfa, int to) {
   nfa.AddSet(from, {{0x20, '!'}, {'#', '['}, {']', kCodePointMax}}, to);
   const int escape = nfa.AddState();
   nfa.AddByte(from, '\\', '\\', escape);
-  for (const char c : std::string_view("\"\\/bfnrt"))
-    nfa.AddByte(escape, static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(c), to);
+  for (const char c : std::string_view("\"\\/bfnrt")) nfa.AddByte(escape, c, c, to);
   if (counted) return;
   const auto hex = [&nfa](int at, std::string_view digits, int next) {
-    for (const char c : digits)
-      nfa.AddByte(at, static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(c), next);
+    for (const char c : digits) nfa.AddByte(at, c, c, next);
   };
   constexpr std::string_view kAll = "0123456789abcdefABCDEF";
   const auto tail = [&](int at, int count, int end) {
@@ -264,8 +263,7 @@ Result<Dfa> ContentWithout(const std::vector<std::string>& without, Budget& budg
 
 void AddEscaped(const Dfa& content, char quote, int from, Nfa& nfa, int to) {
   const auto escape = [quote](int byte) -> std::string {
-    if (byte == static_cast<unsigned char>(quote) || byte == '\\')
-      return {'\\', static_cast<char>(byte)};
+    if (byte == base::ByteOf(quote) || byte == '\\') return {'\\', static_cast<char>(byte)};
     if (byte == '\n') return "\\n";
     if (byte == '\t') return "\\t";
     return byte == '\r' ? "\\r" : "";

@@ -12,27 +12,23 @@ constexpr std::size_t kPlacesPerToken = 8, kPlacesOfWalk = 1 << 12;
 
 // The child of `parent` (-1: the root) with `byte`; -1: none.
 std::ptrdiff_t Child(std::span<const TrieNode> nodes, std::ptrdiff_t parent, std::uint8_t byte) {
-  const auto end = static_cast<std::ptrdiff_t>(
-      parent < 0 ? nodes.size() : std::size_t{nodes[static_cast<std::size_t>(parent)].next});
-  for (std::ptrdiff_t i = parent + 1; i < end; i = nodes[static_cast<std::size_t>(i)].next)
-    if (nodes[static_cast<std::size_t>(i)].byte == byte) return i;
+  const std::ptrdiff_t end = parent < 0 ? nodes.size() : std::size_t{nodes[parent].next};
+  for (std::ptrdiff_t i = parent + 1; i < end; i = nodes[i].next)
+    if (nodes[i].byte == byte) return i;
   return -1;
 }
 
-std::size_t PlacesOf(int tokens_max) {
-  return static_cast<std::size_t>(tokens_max) * kPlacesPerToken + kPlacesOfWalk;
-}
+std::size_t PlacesOf(int tokens_max) { return tokens_max * kPlacesPerToken + kPlacesOfWalk; }
 
 }  // namespace
 
-Matcher::Matcher(int tokens_max, int vocab_size)
-    : mask_(WordsFor(static_cast<std::size_t>(vocab_size))) {
+Matcher::Matcher(int tokens_max, int vocab_size) : mask_(WordsFor(vocab_size)) {
   parser_.Reserve(PlacesOf(tokens_max));
-  history_.reserve(static_cast<std::size_t>(tokens_max) + 1);
+  history_.reserve(tokens_max + 1U);
 }
 
 std::size_t Matcher::Bytes(int vocab_size, int tokens_max) {
-  return WordsFor(static_cast<std::size_t>(vocab_size)) * sizeof(std::uint64_t) +
+  return WordsFor(vocab_size) * sizeof(std::uint64_t) +
          (static_cast<std::size_t>(tokens_max) + 1) * sizeof(Position) +
          PlacesOf(tokens_max) * Parser::kPlaceBytes;
 }
@@ -43,8 +39,8 @@ void Matcher::Begin(std::shared_ptr<const CompiledGrammar> grammar) {
   mask_valid_ = filling_ = overrun_ = false;
   if (!on()) return;
   const VocabularyIndex& v = grammar_->vocabulary();
-  mask_.resize(WordsFor(static_cast<std::size_t>(v.vocab_size())));
-  depths_.resize(static_cast<std::size_t>(v.depth_max()) + 1);
+  mask_.resize(WordsFor(v.vocab_size()));
+  depths_.resize(v.depth_max() + 1U);
   parser_.Begin(grammar_->automaton());
   history_.clear();
   const Parser::Place start = parser_.start();
@@ -201,7 +197,7 @@ bool Matcher::ParseOn(std::int64_t slice) {
   const std::int64_t work_max = parser_.work() + slice;
   while (parsed_ < bytes.size()) {
     if (parser_.work() > work_max && !parser_.exhausted()) return false;
-    behind_ = parser_.Step(behind_.set, static_cast<std::uint8_t>(bytes[parsed_++]));
+    behind_ = parser_.Step(behind_.set, bytes[parsed_++]);
     if (behind_.set.empty() && !behind_.complete) break;
   }
   EndToken(!bytes.empty());
@@ -270,9 +266,9 @@ int Matcher::Forced(std::span<int> out) {
     std::size_t end = at;
     bool goes_on = false;  // a longer token, with text beyond the forced one, begins with this
     for (std::size_t i = at; i < count; ++i) {
-      node = Child(nodes, node, static_cast<std::uint8_t>(bytes[i]));
+      node = Child(nodes, node, bytes[i]);
       if (node < 0) break;
-      const TrieNode& found = nodes[static_cast<std::size_t>(node)];
+      const TrieNode& found = nodes[node];
       if (found.token >= 0) {
         longest = found.token;
         end = i + 1;
@@ -281,7 +277,7 @@ int Matcher::Forced(std::span<int> out) {
     }
     // Sampling may choose that longer token.
     if (longest < 0 || goes_on) break;
-    out[static_cast<std::size_t>(tokens++)] = longest;
+    out[tokens++] = longest;
     at = end;
   }
   return tokens;

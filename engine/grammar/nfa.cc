@@ -65,7 +65,7 @@ CodePointSet Complement(const CodePointSet& set) {
 int Nfa::Literal(int from, std::string_view bytes) {
   for (const char c : bytes) {
     const int next = AddState();
-    const auto byte = static_cast<std::uint8_t>(c);
+    const std::uint8_t byte = c;
     AddByte(from, byte, byte, next);
     from = next;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/index.h"
+
 namespace thermocline::grammar {
 
 void Parser::Reserve(std::size_t places) {
@@ -19,7 +21,7 @@ void Parser::BeginAt(const Automaton& automaton, int state) {
   items_.clear();
   frames_.clear();
   links_.clear();
-  const auto rules = static_cast<std::size_t>(automaton.num_rules());
+  const std::size_t rules = automaton.num_rules();
   if (frame_of_.size() < rules) {
     frame_of_.resize(rules);
     links_of_.resize(rules);
@@ -87,7 +89,7 @@ bool Parser::IsNew(const Known& entry) {
 bool Parser::HasItem(Item item) {
   const std::size_t count = items_.size() - set_begin_;
   if (count < kFew) {
-    const auto set = items_.begin() + static_cast<std::ptrdiff_t>(set_begin_);
+    const auto set = items_.begin() + set_begin_;
     return std::find(set, items_.end(), item) != items_.end();
   }
   if (count == kFew)
@@ -112,7 +114,7 @@ bool Parser::HasLink(int frame, int rule, Item behind) {
 
 Parser::Place Parser::Step(Set set, std::uint8_t byte) {
   NewPlace();
-  Work(static_cast<std::int64_t>(set.end - set.begin));
+  Work(set.end - set.begin);
   for (std::size_t i = set.begin; i < set.end && !exhausted_; ++i) {
     const Item item = items_[i];
     for (const ByteEdge& edge : automaton_->bytes(item.state))
@@ -156,7 +158,7 @@ void Parser::Enter(const RuleEdge& edge, Item item) {
   const bool known = place_of_[edge.rule] == place_;
   if (!known) {
     place_of_[edge.rule] = place_;
-    frame_of_[edge.rule] = static_cast<int>(frames_.size());
+    frame_of_[edge.rule] = base::IntSize(frames_);
     links_of_[edge.rule] = 0;
     frames_.push_back({.first_link = kNone, .place = place_, .ended_at = 0});
   }
@@ -176,7 +178,7 @@ void Parser::AddLink(int frame, int rule, Item behind) {
   if (exhausted_ || HasLink(frame, rule, behind)) return;
   ++links_of_[rule];
   links_.push_back({behind, frames_[frame].first_link});
-  frames_[frame].first_link = static_cast<int>(links_.size()) - 1;
+  frames_[frame].first_link = base::IntSize(links_) - 1;
   if (frames_[frame].ended_at == place_) Add(behind);
 }
 
@@ -193,8 +195,7 @@ void Parser::End(int frame) {
 
 Parser::Set Parser::MoveDown(Set set, std::size_t begin) {
   const std::size_t count = set.end - set.begin;
-  std::copy_n(items_.begin() + static_cast<std::ptrdiff_t>(set.begin), count,
-              items_.begin() + static_cast<std::ptrdiff_t>(begin));
+  std::copy_n(items_.begin() + set.begin, count, items_.begin() + begin);
   items_.resize(begin + count);
   return {begin, begin + count};
 }

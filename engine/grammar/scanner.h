@@ -31,11 +31,11 @@ class Scanner {
   std::optional<char32_t> TakeHex(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i) {
-      const int digit = HexValue(Peek(static_cast<std::size_t>(i)));
+      const int digit = HexValue(Peek(i));
       if (digit < 0) return std::nullopt;
       value = value * 16 + static_cast<char32_t>(digit);
     }
-    at_ += static_cast<std::size_t>(digits);
+    at_ += digits;
     return value;
   }
   // Decimal digits as a number; nullopt if there are none or the number is above `max`.

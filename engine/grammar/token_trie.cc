@@ -13,7 +13,7 @@ namespace {
 int PlainChars(const std::string& text) {
   int count = 0;
   for (std::size_t at = 0; at < text.size(); ++count) {
-    const auto byte = static_cast<unsigned char>(text[at]);
+    const unsigned char byte = text[at];
     if (byte < 0x20 || byte == '"' || byte == '\\') return -1;
     const std::size_t before = at;
     const char32_t character = base::DecodeUtf8(text, at);
@@ -37,7 +37,7 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes, const std::vector<in
   for (const int token : tokens) {
     const std::string& text = bytes[token];
     const auto differ = std::mismatch(last.begin(), last.end(), text.begin(), text.end());
-    close(static_cast<std::size_t>(differ.first - last.begin()));
+    close(differ.first - last.begin());
     for (std::size_t at = open.size(); at < text.size(); ++at) {
       open.push_back(nodes_.size());
       nodes_.push_back({.byte = static_cast<std::uint8_t>(text[at]),
@@ -55,7 +55,7 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes, const std::vector<in
 
 VocabularyIndex::VocabularyIndex(const text::Tokenizer& tokenizer, int vocab_size)
     : vocab_size_(vocab_size) {
-  const auto count = static_cast<std::size_t>(vocab_size);
+  const std::size_t count = vocab_size;
   bytes_.resize(count);
   names_.resize(count);
   is_end_.resize(count);
@@ -94,8 +94,7 @@ VocabularyIndex::VocabularyIndex(const text::Tokenizer& tokenizer, int vocab_siz
 
 void VocabularyIndex::MakeSlices() {
   for (const int chars : {Automaton::kPlainDepthMax, 12, 5}) {
-    Slice slice{
-        .chars = chars, .plain = Bits(WordsFor(static_cast<std::size_t>(vocab_size_))), .rest = {}};
+    Slice slice{.chars = chars, .plain = Bits(WordsFor(vocab_size_)), .rest = {}};
     std::vector<int> rest;
     for (const int token : sorted_) {
       const int count = PlainChars(bytes_[token]);

@@ -40,7 +40,7 @@ class TokenTrie {
   TokenTrie(const std::vector<std::string>& bytes, const std::vector<int>& tokens);
   std::span<const TrieNode> nodes() const { return nodes_; }
   // Nodes of the tokens that begin with `byte`.
-  std::uint32_t nodes_with(int byte) const { return nodes_with_[static_cast<std::size_t>(byte)]; }
+  std::uint32_t nodes_with(int byte) const { return nodes_with_[byte]; }
   std::size_t bytes_held() const { return sizeof(*this) + nodes_.size() * sizeof(TrieNode); }
 
  private:

@@ -9,6 +9,7 @@
 #include "engine/base/index.h"
 #include "engine/base/json_cache.h"
 #include "engine/base/log.h"
+#include "engine/base/ratio.h"
 #include "engine/base/stopwatch.h"
 #include "engine/base/system_memory.h"
 #include "engine/ffn/cpu_partition.h"
@@ -112,8 +113,8 @@ class Rig {
             (after.cold.busy_s - before.cold.busy_s) / layers,
             (after.total_s - before.total_s) / layers,
             dense_s / layers,
-            static_cast<double>(after.hot.active - before.hot.active) / layers,
-            static_cast<double>(after.cold.active - before.cold.active) / layers};
+            base::Ratio(after.hot.active - before.hot.active, layers),
+            base::Ratio(after.cold.active - before.cold.active, layers)};
   }
 
   // Lower quartiles over passes for `seconds`.
@@ -136,7 +137,7 @@ class Rig {
   // The threshold above which about `share` of the neurons are live.
   ffn::FfnPolicy LivePolicy(double share) {
     ffn::FfnPolicy policy{.mode = FfnMode::kThreshold, .shift = 0};
-    const double wanted = share * static_cast<double>(cold_ids_[0].size());
+    const double wanted = share * base::IntSize(cold_ids_[0]);
     float low = 0, high = 16;
     for (int i = 0; i < 14; ++i) {
       policy.shift = (low + high) / 2;

@@ -52,7 +52,7 @@ class Timed {
       if (meanwhile) RETURN_IF_ERROR(meanwhile());
       RETURN_IF_ERROR(end_->Wait());
       ASSIGN_OR_RETURN(const float ms, end_->MillisecondsSince(*begin_));
-      runs.push_back(static_cast<double>(ms) / 1e3);
+      runs.push_back(ms / 1e3);
     } while (Clock::now() < until || runs.size() < 3);
     return Median(std::move(runs));
   }
@@ -143,9 +143,9 @@ class DeviceRig {
       : model_(std::move(model)), ffn_({.model = *model_, .tokens_max = 1}), dense_(dense) {
     for (kernels::PackedMatrix& matrix : dense_)
       work_.Add(&matrix.data, matrix.bytes(), std::exchange(matrix.data, nullptr));
-    work_.Add(&dense_out_, static_cast<std::size_t>(dense_[0].rows));
+    work_.Add(&dense_out_, dense_[0].rows);
     gpu::AddActivations(work_, 1, model_->config().hidden_size, &hidden_);
-    work_.Add(&out_, static_cast<std::size_t>(model_->config().hidden_size));
+    work_.Add(&out_, model_->config().hidden_size);
   }
   Status Allocate() {
     RETURN_IF_ERROR(ffn_.Allocate());

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/load/hot_plan.h"
 #include "engine/store/bundle_format.h"
@@ -110,15 +111,15 @@ class EarlyPlanner {
   Result<DeviceShare> TryBesideFlash(const std::vector<std::vector<int>>& order, int homes,
                                      int count, std::size_t budget) const {
     std::vector<std::vector<int>> hot(order.size());
-    for (std::size_t l = 0; l < static_cast<std::size_t>(homes); ++l) {
+    for (int l = 0; l < homes; ++l) {
       hot[l].assign(order[l].begin(), order[l].begin() + count);
       std::sort(hot[l].begin(), hot[l].end());
     }
     const bool head = homes == file_.config.num_hidden_layers;
     ASSIGN_OR_RETURN(DeviceShare share, Measure(homes, head, std::move(hot)));
-    if (share.bytes > budget) return NoRoom(out_, share.bytes, static_cast<std::int64_t>(budget));
+    if (share.bytes > budget) return NoRoom(out_, share.bytes, budget);
     ASSIGN_OR_RETURN(const MemoryPlan memory, PlanWith(share));
-    const auto there = static_cast<std::size_t>(count) * static_cast<std::size_t>(homes);
+    const auto there = base::Area(count, homes);
     const bool neurons = memory.tier == MemoryPlan::Tier::kNeurons;
     if (neurons && memory.slots >= there) return share;
     return base::ResourceExhausted(
@@ -190,7 +191,7 @@ Result<DeviceShare> PlaceEarly(const model::ModelFile& file, const LoadOptions& 
     DropShadow(plan);
   }
   ASSIGN_OR_RETURN(const auto memory, device.FreeMemory());
-  const auto asked = static_cast<std::size_t>(options.model.hot.bytes);
+  const std::size_t asked = options.model.hot.bytes;
   const std::size_t budget = asked > 0 ? std::min(asked, memory.free) : memory.free;
   auto share = EarlyPlanner(file, options, device, plan, out).Run(budget);
   if (!share.ok() && plan.shadow != FfnMode::kDense && may_drop) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
 #include "engine/store/device_probe.h"
@@ -58,9 +59,9 @@ Status CheckTypes(const store::BundleIndex& index, const model::Weights& weights
 
 // Points the matrices' rows to the store's memory.
 void Wire(const store::NeuronStore& store, bool deciding_held, model::Weights& weights) {
-  for (std::size_t l = 0; l < weights.layers.size(); ++l) {
+  for (int l = 0; l < base::IntSize(weights.layers); ++l) {
     model::LayerWeights& w = weights.layers[l];
-    const auto* where = store.where(static_cast<int>(l));
+    const auto* where = store.where(l);
     const bool gated = w.gate.linear.weight.rows > 0;
     if (gated && !deciding_held) w.gate.where = where;
     if (gated || !deciding_held) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/ratio.h"
 #include "engine/gpu/device_experts.h"
@@ -122,8 +123,8 @@ Result<HotChoice> PlanNeurons(const model::ModelFile& file, const Machine& machi
   if (!placement.empty()) choice.tokens_per_s = 0;  // it is the plan's speed, not the baseline's
   PlaceAsBaseline(placement, file.config.units_per_layer(), choice.hot);
   const model::ExpertConfig& experts = file.config.experts;
-  for (std::size_t l = 0; experts.any() && l < choice.hot.size(); ++l)
-    if (!experts.InLayer(static_cast<int>(l))) choice.hot[l].clear();
+  for (int l = 0; experts.any() && l < base::IntSize(choice.hot); ++l)
+    if (!experts.InLayer(l)) choice.hot[l].clear();
   choice.active_share = ActiveShare(profile, choice.hot);
   return choice;
 }
@@ -145,8 +146,8 @@ Result<HotChoice> ReadPlan(const std::string& path, const LoadedModel& m, const 
   for (const placement::PlacementFile::Layer& layer : file.layers) {
     choice.home_layers += layer.home_hot ? 1 : 0;
     std::vector<int>& ids = choice.hot.emplace_back();
-    for (std::size_t i = 0; i < layer.tiers.size(); ++i) {
-      if (layer.tiers[i] == Tier::kHot) ids.push_back(static_cast<int>(i));
+    for (int i = 0; i < base::IntSize(layer.tiers); ++i) {
+      if (layer.tiers[i] == Tier::kHot) ids.push_back(i);
     }
   }
   return choice;
@@ -224,7 +225,7 @@ Result<std::vector<std::vector<int>>> NeuronsByFrequency(const model::ModelFile&
                                                          const std::string& side_car) {
   ASSIGN_OR_RETURN(const ModelProfile profile, ReadModelProfile(file, side_car, {}));
   std::vector<std::vector<int>> order;
-  for (std::size_t l = 0; l < static_cast<std::size_t>(file.config.num_hidden_layers); ++l)
+  for (int l = 0; l < file.config.num_hidden_layers; ++l)
     order.push_back(ByFrequency(file.config.units_per_layer(), profile, l));
   return order;
 }

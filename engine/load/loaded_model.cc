@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "engine/base/index.h"
 #include "engine/ffn/cpu_experts.h"
 #include "engine/ffn/cpu_partition.h"
 #include "engine/predictor/subset.h"
@@ -63,16 +64,15 @@ Result<std::vector<FfnMode>> LoadedModel::LayerModesFor(const std::string& text)
   ASSIGN_OR_RETURN(FfnModes modes, ParseFfnModes(text, config.num_hidden_layers,
                                                  zeros ? FfnMode::kExact : FfnMode::kDense));
   if (modes.automatic) return ffn_modes;
-  for (std::size_t l = 0; l < modes.layers.size(); ++l) {
+  for (int l = 0; l < base::IntSize(modes.layers); ++l) {
     if (shadow_alone && modes.layers[l] == audit_shadow) {
       return base::FailedPrecondition(
           "mode '", FfnModeName(audit_shadow),
           "': its predictor is loaded for audits alone (engine.audit_shadow); name the mode among "
           "the further ones (--also-modes; the daemon: engine.ffn_also)");
     }
-    const bool whole = config.experts.any()
-                           ? !weights->layers[l].experts.any()
-                           : config.HasCuts() && !config.HasZeros(static_cast<int>(l));
+    const bool whole = config.experts.any() ? !weights->layers[l].experts.any()
+                                            : config.HasCuts() && !config.HasZeros(l);
     if (whole && modes.layers[l] != FfnMode::kThreshold) modes.layers[l] = FfnMode::kDense;
     const Status can = CanRun(modes.layers[l], config, weights->layers[l], &predictors->layers[l]);
     if (!can.ok()) return can;
@@ -107,8 +107,8 @@ Result<RequestModes> LoadedModel::ModesFor(const std::string& text, double kl_ma
 }
 
 void LoadedModel::SetModes(exec::Transformer& transformer, const RequestModes& modes) const {
-  for (std::size_t l = 0; l < modes.layers.size(); ++l) {
-    ffn::FfnPolicy& policy = transformer.ffn().policy(static_cast<int>(l));
+  for (int l = 0; l < base::IntSize(modes.layers); ++l) {
+    ffn::FfnPolicy& policy = transformer.ffn().policy(l);
     policy.mode = modes.layers[l];
     policy.shift =
         policy.mode == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;

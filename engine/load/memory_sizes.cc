@@ -122,7 +122,7 @@ std::size_t AheadBytes(const MemoryNeeds& n) {
 
 std::size_t KvBytes(const MemoryNeeds& n) {
   if (n.sizes.kv_bytes) return n.sizes.kv_bytes(n.file.config, ContextLength(n), n.sizes.kv_whole);
-  return static_cast<std::size_t>(nn::BlocksFor(ContextLength(n)) + 1) *
+  return (nn::BlocksFor(ContextLength(n)) + 1) *
          nn::KvPool::BlockBytes(n.file.config, n.options.kv_type);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/model/weights/down_layout.h"
 
@@ -182,17 +183,16 @@ class Tuner {
     ASSIGN_OR_RETURN(auto logits,
                      transformer_->Forward(prompt, cache, exec::Transformer::Logits::kLast,
                                            exec::Transformer::Step::kPrefill));
-    for (std::size_t l = 0; l < shares_.size(); ++l)
-      transformer_->ffn().policy(static_cast<int>(l)).mode = FfnMode::kExact;
+    for (int l = 0; l < base::IntSize(shares_); ++l)
+      transformer_->ffn().policy(l).mode = FfnMode::kExact;
     for (int i = 0; i < kDecode; ++i) {
-      const int token =
-          static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      const int token = base::IndexOfLargest(logits);
       ASSIGN_OR_RETURN(logits, transformer_->Forward(std::span(&token, 1), cache,
                                                      exec::Transformer::Logits::kLast));
     }
     const double neurons = static_cast<double>(model_.config.intermediate_size) * kDecode;
-    for (std::size_t l = 0; l < shares_.size(); ++l) {
-      const ffn::FfnCounters& c = transformer_->ffn().counters(static_cast<int>(l));
+    for (int l = 0; l < base::IntSize(shares_); ++l) {
+      const ffn::FfnCounters& c = transformer_->ffn().counters(l);
       shares_[l] =
           static_cast<double>(model_.config.architecture->gated ? c.up_rows : c.down_rows) /
           neurons;

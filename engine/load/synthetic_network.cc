@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::load {
@@ -102,7 +103,7 @@ Result<std::unique_ptr<SyntheticNetwork>> MakeSyntheticNetwork(const model::Mode
                             Area(dense_row, dense_rows) + 64;
   const int layers = std::clamp(static_cast<int>(bytes / layer), 1, model.num_hidden_layers);
   ASSIGN_OR_RETURN(out->memory, base::HugeBuffer::Allocate(Area(layer, layers)));
-  Filler filler(reinterpret_cast<std::uint8_t*>(out->memory.data()), d);
+  Filler filler(base::Octets(out->memory.data()), d);
   out->config = model;
   out->config.num_hidden_layers = layers;
   const auto neurons = [&](DType type) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/mutex.h"
 #include "kernels/quantize.h"
 
@@ -27,8 +28,7 @@ class TurnedRows {
     const std::int64_t turned = StoredRow(turn_.order, row), per_matrix = turn_.stored.cols;
     const base::MutexLock lock(mutex_);
     ASSIGN_OR_RETURN(const std::vector<std::byte>* matrix, Matrix(turned / per_matrix));
-    std::copy_n(matrix->data() + static_cast<std::size_t>(turned % per_matrix) * out.size(),
-                out.size(), out.begin());
+    std::copy_n(matrix->data() + (turned % per_matrix) * out.size(), out.size(), out.begin());
     return OkStatus();
   }
 
@@ -61,8 +61,8 @@ class TurnedRows {
     for (std::size_t r = 0; r < count; ++r) {
       const std::byte* row = rows.data() + r * stored.row_bytes();
       if (stored.type->block_size > 1) {
-        kernels::DequantizeRow(*stored.type->dtype, reinterpret_cast<const std::uint8_t*>(row),
-                               static_cast<int>(cols), floats.data());
+        kernels::DequantizeRow(*stored.type->dtype, base::Octets(row), static_cast<int>(cols),
+                               floats.data());
         row = reinterpret_cast<const std::byte*>(floats.data());
       }
       for (std::size_t c = 0; c < cols; ++c)
@@ -95,7 +95,7 @@ Status MxfpRow(const ModelFile& model, const MxfpParts& p, std::int64_t row,
                                               std::as_writable_bytes(std::span(nibbles))));
   RETURN_IF_ERROR(model.files[p.scales_file]->ReadAt(p.scales + stored * scales.size(),
                                                      std::as_writable_bytes(std::span(scales))));
-  auto* to = reinterpret_cast<std::uint8_t*>(out.data());
+  auto* to = base::Octets(out.data());
   for (std::int64_t b = 0; b < blocks; ++b, to += 1 + kMxfpBytes) {
     to[0] = scales[b];
     Repack(&nibbles[b * kMxfpBytes], to + 1);

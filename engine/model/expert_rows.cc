@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "engine/model/derived_tensor.h"
 #include "kernels/quantize.h"
@@ -17,13 +18,13 @@ TensorInfo Rounded(const TensorInfo& floats) {
   const kernels::DType type = fits ? kernels::DType::kQ8_0 : kernels::DType::kF16;
   TensorInfo out = floats;
   out.type = &FileTypeOf(type);
-  const auto cols = static_cast<int>(out.cols);
-  out.bytes = static_cast<std::uint64_t>(out.rows) * kernels::RowBytes(type, cols);
+  const int cols = out.columns();
+  out.bytes = out.rows * kernels::RowBytes(type, cols);
   out.source = std::make_shared<const RowSource>(
       [source = floats.source, type, cols](std::int64_t row, std::span<std::byte> to) -> Status {
         std::vector<float> values(cols);
         RETURN_IF_ERROR((*source)(row, std::as_writable_bytes(std::span(values))));
-        kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(to.data()));
+        kernels::QuantizeRow(type, values.data(), cols, base::Octets(to.data()));
         return OkStatus();
       });
   return out;

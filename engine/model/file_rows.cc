@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -23,9 +24,8 @@ Status FileRows::Verify() const {
   std::vector<std::byte> bytes(tensor_.row_bytes());
   for (std::int64_t row = 0; row < tensor_.rows; ++row) {
     RETURN_IF_ERROR(file_->ReadAt(tensor_.offset + row * tensor_.row_bytes(), bytes));
-    const int bad = kernels::FindNonFiniteBlock(*tensor_.type->dtype,
-                                                reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                static_cast<int>(tensor_.cols));
+    const int bad = kernels::FindNonFiniteBlock(*tensor_.type->dtype, base::Octets(bytes.data()),
+                                                tensor_.columns());
     if (bad >= 0)
       return base::DataLoss(file_->path(), ": tensor '", tensor_.name, "', row ", row, ": block ",
                             bad, " is not finite");
@@ -39,8 +39,8 @@ Status FileRows::Read(std::int64_t row, std::span<float> out) const {
   bytes.resize(tensor_.row_bytes());
   const Status read = file_->ReadAt(tensor_.offset + row * tensor_.row_bytes(), bytes);
   if (!read.ok()) return read.Annotate(StrCat("tensor ", tensor_.name));
-  kernels::DequantizeRow(*tensor_.type->dtype, reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                         static_cast<int>(tensor_.cols), out.data());
+  kernels::DequantizeRow(*tensor_.type->dtype, base::Octets(bytes.data()), tensor_.columns(),
+                         out.data());
   return OkStatus();
 }
 

@@ -21,7 +21,7 @@ class FileRows {
   // Row `row` as floats [cols]. Errors as base::File::ReadAt. Requires: 0 <= row < rows().
   Status Read(std::int64_t row, std::span<float> out) const;
   std::int64_t rows() const { return tensor_.rows; }
-  std::int64_t row_bytes() const { return static_cast<std::int64_t>(tensor_.row_bytes()); }
+  std::int64_t row_bytes() const { return tensor_.row_bytes(); }
 
  private:
   explicit FileRows(const TensorInfo& tensor) : tensor_(tensor) {}

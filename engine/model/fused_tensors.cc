@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::model {
 namespace {
 
@@ -48,7 +50,7 @@ Result<std::vector<TensorInfo>> SplitQkv(const TensorInfo& tensor, const ModelCo
     (vector ? part.cols : part.rows) = rows;
     part.bytes = tensor.bytes / all * rows;
     part.offset = offset;
-    if (by_head) part.order = {c.head_dim, false, 1, 3, static_cast<int>(parts.size()) - 1};
+    if (by_head) part.order = {c.head_dim, false, 1, 3, base::IntSize(parts) - 1};
     offset += by_head ? 0 : part.bytes;
   }
   return parts;

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "engine/base/bytes.h"
 #include "engine/base/log.h"
 #include "kernels/block_codecs.h"
 #include "kernels/iq_codecs.h"
@@ -67,8 +68,8 @@ TensorInfo Held(const ModelFile& model, const TensorInfo& stored, const HeldType
         RETURN_IF_ERROR(model.ReadRows(stored, row, 1, from));
         const std::int64_t blocks = stored.cols / stored.type->block_size;
         for (std::int64_t b = 0; b < blocks; ++b)
-          convert(reinterpret_cast<const std::uint8_t*>(&from[b * stored.type->block_bytes]),
-                  reinterpret_cast<std::uint8_t*>(&to[b * to_bytes]));
+          convert(base::Octets(&from[b * stored.type->block_bytes]),
+                  base::Octets(&to[b * to_bytes]));
         return OkStatus();
       });
   return out;

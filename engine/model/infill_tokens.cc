@@ -37,7 +37,7 @@ const std::vector<NamedToken>& TokenNames() {
 InfillTokens FindInfillTokens(const Vocabulary& vocabulary) {
   InfillTokens out;
   for (int id = 0; id < vocabulary.size(); ++id) {
-    const std::string_view token = vocabulary.tokens[static_cast<std::size_t>(id)];
+    const std::string_view token = vocabulary.tokens[id];
     if (token.size() < 5 || token.size() > 24) continue;
     for (const auto& [member, names] : TokenNames()) {
       for (const std::string_view name : names)

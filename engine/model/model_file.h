@@ -71,6 +71,8 @@ struct TensorInfo {
   std::vector<TensorPiece> pieces = {};  // [slabs] if slabs are stored separately, else empty
 
   std::uint64_t row_bytes() const { return bytes / rows; }
+  // As the kernels count them. Requires: a tensor that was checked.
+  int columns() const { return static_cast<int>(cols); }
 };
 
 // Const after Open; reads are thread-safe.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::model {
@@ -37,7 +38,7 @@ Status TurnRows(const Strip& strip, std::int64_t row, std::int64_t n, Scratch& s
   const std::size_t skipped =
       size(strip.first / tensor.type->block_size * tensor.type->block_bytes);
   for (std::int64_t r = 0; r < n; ++r) {
-    const auto* stored = reinterpret_cast<const std::uint8_t*>(scratch.stored.data());
+    const auto* stored = base::Octets(scratch.stored.data());
     kernels::DequantizeRow(*tensor.type->dtype, stored + size(r) * tensor.row_bytes() + skipped,
                            static_cast<int>(strip.count), &scratch.values[size(r * stride)]);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/index.h"
+
 namespace thermocline::model {
 namespace {
 
@@ -37,9 +39,7 @@ bool IsTemplateMarker(const Vocabulary& vocabulary, const std::string& token) {
 
 }  // namespace
 
-const char* NormalizationName(Normalization form) {
-  return kNormalizations[static_cast<int>(form)];
-}
+const char* NormalizationName(Normalization form) { return kNormalizations[base::Index(form)]; }
 
 std::optional<Normalization> ParseNormalization(std::string_view name) {
   const auto found = std::find(kNormalizations.begin(), kNormalizations.end(), name);

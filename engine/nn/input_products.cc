@@ -46,7 +46,7 @@ InputCounts InputProducts::Multiply(std::span<const Product> products,
   std::int64_t outputs = 0, bytes = 0;
   for (const Product& product : products) {
     outputs += product.linear->weight.rows;
-    bytes += static_cast<std::int64_t>(product.linear->weight.bytes());
+    bytes += product.linear->weight.bytes();
   }
   for (int t = 0; t < tokens; ++t) {
     counts.missed += Keep(rule, x + Offset(t, cols), cols, Offset(t, cols));

@@ -196,7 +196,7 @@ void KvCache::Share(const KvCache& other, int tokens) {
         pool_->window() == other.pool_->window());
   for (const KvKind kind : pool_->kinds()) {
     const Table& from = other.tables_[kind];
-    for (std::size_t i = 0; i < static_cast<std::size_t>(BlocksFor(tokens)); ++i) {
+    for (int i = 0; i < BlocksFor(tokens); ++i) {
       const bool ours = pool_ == other.pool_ || from.blocks[i] == kDropped;
       const int block = ours ? from.blocks[i] : kLent;
       if (block >= 0) pool_->AddHolder(kind, block);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "engine/base/huge_buffer.h"
 #include "engine/base/index.h"
 #include "engine/model/model_config.h"
@@ -68,7 +69,7 @@ class KvPool {
 
   std::uint8_t* data(KvKind kind, int block) {
     Arena& arena = arenas_[kind];
-    return reinterpret_cast<std::uint8_t*>(arena.memory.data()) + block * arena.block_bytes;
+    return base::Octets(arena.memory.data()) + block * arena.block_bytes;
   }
   // The location of a layer's K and V: the kind of its blocks, and the byte offset in a block.
   KvKind kind(int layer) const { return places_[layer].kind; }

@@ -210,7 +210,7 @@ void PrefixCache::KeepSnapshot(Node& node, int tokens, const KvCache& cache) {
 
 void PrefixCache::DropSnapshots(Node& node) {
   for (const Node::Snapshot& snapshot : node.snapshots) pool_.states().Release(snapshot.state);
-  counters_.states -= static_cast<std::int64_t>(node.snapshots.size());
+  counters_.states -= node.snapshots.size();
   node.snapshots.clear();
 }
 
@@ -227,7 +227,7 @@ bool PrefixCache::EvictSnapshot() {
   });
   if (holder == nullptr) return false;
   pool_.states().Release(holder->snapshots[oldest].state);
-  holder->snapshots.erase(holder->snapshots.begin() + static_cast<std::ptrdiff_t>(oldest));
+  holder->snapshots.erase(holder->snapshots.begin() + oldest);
   --counters_.states;
   return true;
 }

@@ -11,7 +11,7 @@ StateLayout::StateLayout(const model::ModelConfig& c) : index_(c.num_hidden_laye
     if (r.has_state(layer)) index_[layer] = layers_++;
   channels_ = r.channels(c.hidden_size);
   columns_ = (r.taps - 1) * channels_;
-  matrices_ = static_cast<std::size_t>(r.heads) * r.key_dim * r.value_dim;
+  matrices_ = base::Area(r.heads, r.key_dim) * r.value_dim;
   gates_ = 2 * static_cast<std::size_t>(r.heads);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
+#include "engine/base/index.h"
 #include "engine/base/status.h"
 #include "engine/model/model_config.h"
 
@@ -49,7 +50,7 @@ class StatePool {
 
   const StateLayout& layout() const { return layout_; }
   int states() const { return states_; }
-  int free_states() const { return static_cast<int>(free_.size()); }
+  int free_states() const { return base::IntSize(free_); }
   int pending_max() const { return pending_; }
   std::size_t state_bytes() const { return state_bytes_; }  // with its pending inputs
   // Returns a state with unspecified contents; -1 if all are taken.

@@ -94,7 +94,7 @@ std::size_t AttentionParts::Bytes(int parts, int num_heads, int dim) {
 }
 
 kernels::AttentionState AttentionParts::state(int part, int head) {
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(part) * heads + head;
+  const std::ptrdiff_t at = base::Area(part, heads) + head;
   return {max.data() + at, total.data() + at, out.data() + at * head_dim};
 }
 

@@ -18,10 +18,6 @@ std::int64_t CountBits(std::span<const std::uint64_t> words) {
   return count;
 }
 
-double Ratio(std::int64_t part, double whole) {
-  return whole > 0 ? static_cast<double>(part) / whole : 0;
-}
-
 std::vector<std::uint32_t> Falling(std::span<const std::uint32_t> counts) {
   std::vector<std::uint32_t> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
@@ -74,13 +70,13 @@ void ActivationCounter::Add(std::span<const float> neurons) {
 }
 
 double ActivationCounter::active_share() const {
-  return Ratio(active_, static_cast<double>(tokens_) * neurons_);
+  return base::Ratio(active_, static_cast<double>(tokens_) * neurons_);
 }
 
-double ActivationCounter::overlap() const { return Ratio(kept_, static_cast<double>(followed_)); }
+double ActivationCounter::overlap() const { return base::Ratio(kept_, followed_); }
 
 double ActivationCounter::union_share(std::size_t i) const {
-  return Ratio(windows_[i].active, static_cast<double>(windows_[i].windows) * neurons_);
+  return base::Ratio(windows_[i].active, static_cast<double>(windows_[i].windows) * neurons_);
 }
 
 ZipfFit FitZipf(std::span<const std::uint32_t> counts, std::int64_t tokens) {
@@ -125,7 +121,7 @@ std::vector<FrequencyBin> FrequencyHistogram(std::span<const std::uint32_t> coun
   for (const double upper : {0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0})
     bins.push_back({.upper = upper, .neurons = 0});
   for (const std::uint32_t count : counts) {
-    const double frequency = Ratio(count, static_cast<double>(tokens));
+    const double frequency = base::Ratio(count, tokens);
     auto bin = bins.begin();
     while (bin + 1 != bins.end() && frequency > bin->upper) ++bin;
     ++bin->neurons;

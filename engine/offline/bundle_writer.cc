@@ -5,6 +5,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/header_fields.h"
+#include "engine/base/index.h"
 #include "engine/base/json.h"
 #include "engine/base/output_file.h"
 #include "engine/store/bundle_layout.h"
@@ -204,9 +205,9 @@ Result<bool> BundleWriter::LastLayerIsWhole() {
     const store::BundleIndex::Layer& l = index_.layers[layer];
     std::vector<std::byte> bundle(index_.layout.bundle_bytes());
     const std::size_t deciding = index_.layout.deciding_bytes();
-    for (std::size_t i = 0; i < l.position.size(); ++i) {
+    for (int i = 0; i < base::IntSize(l.position); ++i) {
       if (l.position[i] >= l.position.size()) return false;
-      RETURN_IF_ERROR(file_->ReadAt(index_.BundleOffset(layer, static_cast<int>(i)), bundle));
+      RETURN_IF_ERROR(file_->ReadAt(index_.BundleOffset(layer, i), bundle));
       const std::span<const std::byte> bytes(bundle);
       if (Crc(bytes.first(deciding)) != l.deciding_crc[i] ||
           Crc(bytes.subspan(deciding)) != l.rest_crc[i])

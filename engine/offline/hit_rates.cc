@@ -114,7 +114,7 @@ int PaperPlace(const spec::Phi& phi, const RecordedRound& r) {
 
 const char* HitPolicyName(HitPolicy policy) {
   static constexpr const char* kNames[] = {"ours", "phi", "paper", "oracle", "hindsight"};
-  return kNames[static_cast<std::size_t>(policy)];
+  return kNames[base::Index(policy)];
 }
 
 HitCounts CountHits(std::span<const RecordedRound> rounds) {
@@ -128,7 +128,7 @@ HitCounts CountHits(std::span<const RecordedRound> rounds) {
   }
   HitCounts counts = {};
   const auto add = [&](HitPolicy policy, int place) {
-    for (int w = place; w < kBranchesMax; ++w) ++counts[static_cast<std::size_t>(policy)][w];
+    for (int w = place; w < kBranchesMax; ++w) ++counts[base::Index(policy)][w];
   };
   for (const RecordedRound& r : rounds) {
     add(HitPolicy::kOurs, Place(before.Outcomes(r, true), r));

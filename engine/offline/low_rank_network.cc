@@ -144,7 +144,7 @@ void LowRankNetwork::Update(Matrix& matrix, float learning_rate) {
                          (1 - std::pow(p.decay, static_cast<float>(steps_)));
   const std::size_t n = matrix.values.size();
   pool_.Run(static_cast<int>((n + kUpdateChunk - 1) / kUpdateChunk), [&](int item, int) {
-    const std::size_t begin = static_cast<std::size_t>(item) * kUpdateChunk;
+    const std::size_t begin = base::Area(item, kUpdateChunk);
     AdamParams chunk = p;
     chunk.weights = matrix.values.data() + begin;
     chunk.gradients = matrix.gradients.data() + begin;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/index.h"
+#include "engine/base/ratio.h"
 #include "engine/base/worker_pool.h"
 #include "engine/offline/aligned_floats.h"
 #include "engine/offline/bit_matrix.h"
@@ -21,7 +23,7 @@ struct TrainingData {
   int tokens() const { return labels->rows(); }   // N
   int neurons() const { return labels->cols(); }  // F
   double active_share() const {
-    return static_cast<double>(labels->Count()) / (static_cast<double>(tokens()) * neurons());
+    return base::Ratio(labels->Count(), base::Area(tokens(), neurons()));
   }
 };
 

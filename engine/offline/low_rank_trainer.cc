@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 #include "engine/offline/threshold_scan.h"
 #include "kernels/quantize.h"
 
@@ -213,7 +214,7 @@ class Trainer {
 
   void Report(const predictor::LowRankPredictor& candidate, int epoch) {
     if (!options_.on_progress) return;
-    const double share = static_cast<double>(epoch) / options_.epochs_max;
+    const double share = base::Ratio(epoch, options_.epochs_max);
     // The number of ranks that a search will try is unknown: each counts as half of the remaining
     // work.
     const double done = options_.rank > 0 ? share : 1 - std::pow(0.5, trials_ + share);

@@ -116,7 +116,7 @@ void AppendPaths(const Paths& paths, std::span<const std::uint32_t> cold,
       taken[each] = true;
       piece.mean += counts[each];
     }
-    piece.mean /= static_cast<double>(piece.neurons.size());
+    piece.mean /= base::IntSize(piece.neurons);
     pieces.push_back(std::move(piece));
   }
   std::stable_sort(pieces.begin(), pieces.end(),

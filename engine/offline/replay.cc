@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 #include "engine/offline/position_set.h"
 #include "engine/store/heat.h"
 
@@ -111,7 +112,7 @@ std::string_view CachePolicyName(CachePolicy policy) {
 Replay::Replay(const store::Trace& trace, const Options& options)
     : trace_(trace),
       options_(options),
-      entries_(static_cast<std::size_t>(trace.num_hidden_layers) * trace.intermediate_size) {
+      entries_(base::Area(trace.num_hidden_layers, trace.intermediate_size)) {
   CHECK(entries_ < kNever && trace.neurons.size() < kNever);
   uses_.reserve(trace.neurons.size());
   token_begin_.push_back(0);

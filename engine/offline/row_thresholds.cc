@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/base/ratio.h"
 #include "engine/offline/row_curve.h"
 
@@ -17,7 +18,7 @@ RowCurve CurveOf(const RowSamples& s, int row, bool by_mass) {
   std::vector<std::int32_t> scores;
   std::vector<RowCurve::Active> active;
   const auto add = [&](int token, int col) {
-    const std::size_t at = static_cast<std::size_t>(token) * s.rows() + col;
+    const std::size_t at = base::Area(token, s.rows()) + col;
     scores.push_back(s.scores[at]);
     if (s.active->Get(token, col))
       active.push_back({.score = s.scores[at], .worth = by_mass ? s.masses[at] : 1.0F});
@@ -85,7 +86,7 @@ std::vector<std::int32_t> ThresholdsFor(const LayerCurves& train, const LayerCur
 }
 
 Status Check(const char* what, const RowSamples& s, const RowSamples& other, bool by_mass) {
-  const std::size_t size = static_cast<std::size_t>(s.tokens()) * s.rows();
+  const std::size_t size = base::Area(s.tokens(), s.rows());
   if (s.scores.size() != size || s.rows() != other.rows() ||
       (!s.masses.empty() && s.masses.size() != size)) {
     return base::InvalidArgument("the ", what, " part has ", s.scores.size(), " scores and ",
@@ -123,7 +124,7 @@ ThresholdQuality MeasureThresholds(const RowSamples& s, std::span<const std::int
       caught_mass += hit ? worth : 0;
     });
   }
-  const double total = std::max(1.0, static_cast<double>(s.tokens()) * static_cast<double>(f));
+  const double total = std::max(1.0, s.tokens() * static_cast<double>(f));
   return {.recall = base::Ratio(caught, std::max<std::int64_t>(1, active)),
           .predicted_share = static_cast<double>(predicted) / total,
           .active_share = static_cast<double>(active) / total,

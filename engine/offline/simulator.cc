@@ -47,7 +47,7 @@ void SetTimes(const PairModel& pair, int n, int together, std::vector<Branch>& p
   for (int first = 0; first < base::IntSize(plan); first += together) {
     const auto group = std::span(plan).subspan(first).first(
         std::min(plan.size() - first, static_cast<std::size_t>(together)));
-    const double step = 1 + pair.path_share * static_cast<double>(group.size() - 1);
+    const double step = 1 + pair.path_share * (base::IntSize(group) - 1);
     const bool finds_next =
         !next_known && std::any_of(group.begin(), group.end(), [n](auto& b) { return b.k == n; });
     next_known |= finds_next;

@@ -1,5 +1,6 @@
 #include "engine/offline/what_if.h"
 
+#include "engine/base/index.h"
 #include "engine/placement/solver.h"
 
 namespace thermocline::offline {
@@ -49,7 +50,7 @@ bool Double(Limit limit, placement::Machine& m) {
 const char* LimitName(Limit limit) {
   static constexpr const char* kNames[] = {"hot memory",  "RAM",  "flash reads", "cold compute",
                                            "hot compute", "sync", "nothing"};
-  return kNames[static_cast<int>(limit)];
+  return kNames[base::Index(limit)];
 }
 
 Result<std::vector<WhatIf>> SolveWhatIfs(const placement::Problem& problem) {

@@ -143,8 +143,8 @@ Placement CostTables::Describe(int hot_homes, Side head, const std::vector<Choic
   CHECK_EQ(choices.size(), layers_.size());
   Placement out{.head_hot = head == kHot, .deciding_held = deciding_held_};
   double active = 0, active_hot = 0;
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const Side home = static_cast<int>(l) < hot_homes ? kHot : kCold;
+  for (int l = 0; l < base::IntSize(layers_); ++l) {
+    const Side home = l < hot_homes ? kHot : kCold;
     const LayerPlacement& layer = out.layers.emplace_back(Times(l, home, choices[l]));
     const LayerCosts& costs = layers_[l];
     out.hot_bytes += costs.hot_base + costs.HotBytes(choices[l].hot);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::placement {
 namespace {
 
@@ -88,8 +90,8 @@ Status Validate(const Problem& problem) {
   RETURN_IF_ERROR(CheckSize("", "sync_bytes", problem.sync_bytes, kBytesMax));
   RETURN_IF_ERROR(CheckSize("", "hot_fixed_bytes", problem.hot_fixed_bytes, kBytesMax));
   RETURN_IF_ERROR(CheckSize("", "memory_fixed_bytes", problem.memory_fixed_bytes, kBytesMax));
-  for (std::size_t i = 0; i < problem.layers.size(); ++i)
-    RETURN_IF_ERROR(CheckLayer(static_cast<int>(i), problem.layers[i]));
+  for (int i = 0; i < base::IntSize(problem.layers); ++i)
+    RETURN_IF_ERROR(CheckLayer(i, problem.layers[i]));
   return OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/index.h"
 #include "engine/placement/numbers.h"
 
 namespace thermocline::placement {
@@ -95,8 +96,8 @@ Bound Relaxation::At(const Case& which, const Prices& prices) const {
   Bound out{.value = which.fixed_s,
             .hot_slope = -D(which.hot_bytes),
             .memory_slope = -D(which.memory_bytes)};
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const Side side = static_cast<int>(l) < which.hot_homes ? kHot : kCold;
+  for (int l = 0; l < base::IntSize(layers_); ++l) {
+    const Side side = l < which.hot_homes ? kHot : kCold;
     const LayerBound layer = OfLayer(l, side, prices);
     out.value += layer.value;
     out.hot_slope += D(layer.hot);

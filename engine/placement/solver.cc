@@ -104,11 +104,11 @@ void Solver::AddCase(const Variant& variant, int hot_homes, Side head) {
   // If the hot side has no memory for its buffers, the case without a hot side remains.
   const bool nothing_hot = hot_homes == 0 && head == kCold;
   if (!HasHot() || (nothing_hot && hot < 0)) hot = 0;
-  for (std::size_t l = 0; l < tables.layers().size(); ++l) {
+  for (int l = 0; l < base::IntSize(tables.layers()); ++l) {
     const LayerCosts& layer = tables.layers()[l];
     hot -= layer.hot_base;
     memory -= layer.memory_base;
-    (static_cast<int>(l) < hot_homes ? hot : memory) -= layer.home_bytes;
+    (l < hot_homes ? hot : memory) -= layer.home_bytes;
   }
   (head == kHot ? hot : memory) -= problem_.head_bytes;
   if (hot < 0) return;

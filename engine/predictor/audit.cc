@@ -21,7 +21,7 @@ AuditCounts CountPrediction(const AuditSample& s) {
   for (std::size_t a = 0; a < s.active.size(); ++a) {
     const int neuron = s.active[a];
     while (p < s.predicted.size() && s.predicted[p] < neuron) ++p;
-    const double mass = std::fabs(static_cast<double>(s.h[a])) * s.down_norms[neuron];
+    const double mass = std::fabs(double{s.h[a]}) * s.down_norms[neuron];
     counts.total_mass += mass;
     if (p < s.predicted.size() && s.predicted[p] == neuron) {
       ++counts.tp;
@@ -30,7 +30,7 @@ AuditCounts CountPrediction(const AuditSample& s) {
       counts.missed_mass += mass;
     }
   }
-  counts.fp = static_cast<std::int64_t>(s.predicted.size()) - counts.tp;
+  counts.fp = std::ssize(s.predicted) - counts.tp;
   counts.tn = s.neurons - counts.tp - counts.fp - counts.fn;
   return counts;
 }

@@ -14,7 +14,7 @@ void AddSquares(const kernels::PackedMatrix& down, int begin, int end, std::vect
   std::vector<float> row(down.cols);
   for (int r = begin; r < end; ++r) {
     kernels::DequantizePackedRow(down, r, row.data());
-    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += static_cast<double>(row[i]) * row[i];
+    for (std::size_t i = 0; i < row.size(); ++i) sums[i] += double{row[i]} * row[i];
   }
 }
 
@@ -24,7 +24,7 @@ std::vector<float> RowNorms(const kernels::RowMatrix& rows, base::WorkerPool& po
     std::vector<float> row(rows.cols);
     kernels::DequantizeMatrixRow(rows, r, row.data());
     double sum = 0;
-    for (const float value : row) sum += static_cast<double>(value) * value;
+    for (const float value : row) sum += double{value} * value;
     norms[r] = static_cast<float>(std::sqrt(sum));
   });
   return norms;

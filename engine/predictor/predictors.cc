@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/predictor/down_norms.h"
 #include "kernels/quantize.h"
@@ -76,14 +77,13 @@ Status Pack(const std::vector<std::uint16_t>& halves, int rows, int cols, Predic
   std::vector<std::uint8_t> stored(row_bytes * rows);
   std::vector<float> values(cols);
   for (int r = 0; r < rows; ++r) {
-    const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() +
-                                                            static_cast<std::ptrdiff_t>(r) * cols);
+    const auto* row = reinterpret_cast<const std::uint8_t*>(halves.data() + base::Area(r, cols));
     kernels::DequantizeRow(DType::kF16, row, cols, values.data());
     kernels::QuantizeRow(type, values.data(), cols, stored.data() + r * row_bytes);
   }
   matrix = {type, rows, cols, nullptr};
   ASSIGN_OR_RETURN(base::HugeBuffer buffer, base::HugeBuffer::Allocate(matrix.bytes()));
-  auto* data = reinterpret_cast<std::uint8_t*>(buffer.data());
+  auto* data = base::Octets(buffer.data());
   for (int r = 0; r < rows; r += kernels::kPanelRows) {
     kernels::PackPanel(type, stored.data() + r * row_bytes, std::min(kernels::kPanelRows, rows - r),
                        cols, data + r * row_bytes);
@@ -120,8 +120,8 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
                          const SignOptions& options, base::WorkerPool& pool, Predictors& out) {
   out.layers.resize(layers);
   RETURN_IF_ERROR(CheckAllOrNone(side_car, options));
-  for (std::size_t l = 0; l < out.layers.size(); ++l) {
-    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(static_cast<int>(l)));
+  for (int l = 0; l < base::IntSize(out.layers); ++l) {
+    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(l));
     const model::NeuronMatrix& matrix = DecidingMatrix(*layer);
     const LayerSideCar* learnt =
         side_car != nullptr && options.use_side_car ? &side_car->layers[l] : nullptr;
@@ -131,17 +131,16 @@ Status AddSignPredictors(int layers, const LayerSource& weights, const SideCar* 
     const int rows = matrix.linear.weight.rows;
     const int cols = columns.empty() ? matrix.linear.weight.cols : base::IntSize(columns);
     const bool two = (calibrated ? learnt->sign->planes : options.planes) == 2;
-    const std::size_t words = static_cast<std::size_t>(rows) * kernels::SignWords(cols);
+    const std::size_t words = base::Area(rows, kernels::SignWords(cols));
     ASSIGN_OR_RETURN(base::HugeBuffer buffer,
                      base::HugeBuffer::Allocate(words * 8 * (two ? 2 : 1)));
     auto* sign = reinterpret_cast<std::uint64_t*>(buffer.data());
     std::uint64_t* magnitude = two ? sign + words : nullptr;
     PackMatrix(matrix, columns, pool, sign, magnitude);
-    out.layers[l].sign =
-        SignPredictor{.planes = {rows, cols, sign, magnitude},
-                      .columns = std::move(columns),
-                      .slices = calibrated ? learnt->sign->slices : options.slices,
-                      .thresholds = ThresholdsOf(learnt, options, static_cast<int>(l), rows, cols)};
+    out.layers[l].sign = SignPredictor{.planes = {rows, cols, sign, magnitude},
+                                       .columns = std::move(columns),
+                                       .slices = calibrated ? learnt->sign->slices : options.slices,
+                                       .thresholds = ThresholdsOf(learnt, options, l, rows, cols)};
     out.bytes += out.layers[l].sign->bytes();
     out.memory.push_back(std::move(buffer));
   }
@@ -209,9 +208,9 @@ Status AddThresholds(const SideCar* side_car, Predictors& out) {
 Result<int> PointWithin(const std::vector<InputPoint>& points, double kl_max) {
   int within = -1;
   double least = INFINITY;
-  for (std::size_t i = 0; i < points.size(); ++i) {
+  for (int i = 0; i < base::IntSize(points); ++i) {
     least = std::min(least, points[i].kl);
-    if (points[i].kl <= kl_max) within = static_cast<int>(i);
+    if (points[i].kl <= kl_max) within = i;
   }
   if (within >= 0) return within;
   return base::FailedPrecondition(
@@ -247,12 +246,12 @@ Status AddInputRules(const SideCar* side_car, double kl_max, Predictors& out) {
 Status AddDownNorms(int layers, const LayerSource& weights, const SideCar* side_car,
                     base::WorkerPool& pool, Predictors& out) {
   out.layers.resize(layers);
-  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+  for (int l = 0; l < base::IntSize(out.layers); ++l) {
     if (side_car != nullptr && !side_car->layers[l].down_norms.empty()) {
       out.layers[l].down_norms = side_car->layers[l].down_norms;
       continue;
     }
-    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(static_cast<int>(l)));
+    ASSIGN_OR_RETURN(const model::LayerWeights* layer, weights(l));
     out.layers[l].down_norms = DownNorms(*layer, pool);
   }
   return OkStatus();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/huge_buffer.h"
+#include "engine/base/index.h"
 #include "engine/base/worker_pool.h"
 #include "engine/model/weights/weights.h"
 #include "engine/predictor/side_car.h"
@@ -21,7 +22,7 @@ struct SignPredictor {
   std::vector<std::int32_t> thresholds;  // [F]
 
   std::size_t bytes() const {
-    return static_cast<std::size_t>(planes.rows) * kernels::SignWords(planes.cols) * 8 *
+    return base::Area(planes.rows, kernels::SignWords(planes.cols)) * 8 *
            (planes.magnitude != nullptr ? 2 : 1);
   }
   // Words of 32 signs compared per token.
@@ -37,8 +38,7 @@ struct LowRankRun {
   std::size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
   // Multiply-adds per token.
   std::int64_t operations() const {
-    return static_cast<std::int64_t>(fc1.rows) * fc1.cols +
-           static_cast<std::int64_t>(fc2.rows) * fc2.cols;
+    return base::Area(fc1.rows, fc1.cols) + base::Area(fc2.rows, fc2.cols);
   }
 };
 

@@ -75,8 +75,8 @@ Status VerifyChecksum(const base::File& file) {
 SignCalibration ReadSign(HeaderFields fields, std::int64_t d, std::int64_t f,
                          const ArrayArea& area) {
   SignCalibration sign;
-  sign.slices = static_cast<int>(fields.Int("slices", 1, kernels::kSignSlicesMax));
-  sign.planes = static_cast<int>(fields.Int("planes", 1, 2));
+  sign.slices = fields.Int32("slices", 1, kernels::kSignSlicesMax);
+  sign.planes = fields.Int32("planes", 1, 2);
   sign.recall = fields.Number("recall");
   sign.predicted_share = fields.Number("predicted_share");
   sign.active_share = fields.Number("active_share");
@@ -89,7 +89,7 @@ SignCalibration ReadSign(HeaderFields fields, std::int64_t d, std::int64_t f,
 LowRankPredictor ReadLowRank(HeaderFields fields, std::int64_t d, std::int64_t f,
                              const ArrayArea& area) {
   LowRankPredictor p;
-  p.rank = static_cast<int>(fields.Int("rank", 1, kRankMax));
+  p.rank = fields.Int32("rank", 1, kRankMax);
   p.before_norm = fields.Bool("before_norm");
   p.threshold = fields.Float("threshold");
   p.recall = fields.Number("recall");
@@ -104,7 +104,7 @@ LowRankPredictor ReadLowRank(HeaderFields fields, std::int64_t d, std::int64_t f
 InputCalibration ReadInputs(HeaderFields fields, std::int64_t points, const ArrayArea& area,
                             Status& status) {
   InputCalibration inputs;
-  const auto kinds = static_cast<std::int64_t>(inputs.weights.size());
+  const std::int64_t kinds = inputs.weights.size();
   inputs.thresholds = fields.Array<float>("thresholds", points * kinds, area);
   const Json::Array& all = fields.List("weights", inputs.weights.size());
   for (std::size_t kind = 0; kind < inputs.weights.size() && status.ok(); ++kind) {
@@ -142,7 +142,7 @@ LayerSideCar ReadLayer(const Json& json, const std::string& where, const SideCar
         ReadLowRank(HeaderFields(*low_rank, where + "low_rank.", kMakeAnew, status), d, f, area);
   if (const Json* inputs = fields.Optional("inputs"))
     layer.inputs = ReadInputs(HeaderFields(*inputs, where + "inputs.", kMakeAnew, status),
-                              static_cast<std::int64_t>(s.input_points.size()), area, status);
+                              s.input_points.size(), area, status);
   return layer;
 }
 

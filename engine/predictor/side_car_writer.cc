@@ -55,7 +55,7 @@ class Plan {
   Json LowRankJson(const LowRankPredictor& p) {
     Json out = Json::Object{{"rank", p.rank},
                             {"before_norm", p.before_norm},
-                            {"threshold", static_cast<double>(p.threshold)},
+                            {"threshold", p.threshold},
                             {"recall", p.recall},
                             {"predicted_share", p.predicted_share},
                             {"active_share", p.active_share},

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 
 namespace thermocline::predictor {
@@ -13,7 +14,7 @@ namespace {
 Result<std::uint8_t*> NewBuffer(std::size_t bytes, Predictors& out) {
   ASSIGN_OR_RETURN(base::HugeBuffer buffer,
                    base::HugeBuffer::Allocate(std::max<std::size_t>(bytes, 64)));
-  auto* data = reinterpret_cast<std::uint8_t*>(buffer.data());
+  auto* data = base::Octets(buffer.data());
   out.memory.push_back(std::move(buffer));
   out.bytes += bytes;
   return data;

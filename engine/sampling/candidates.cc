@@ -14,7 +14,7 @@
 namespace thermocline::sampling {
 namespace {
 
-std::ptrdiff_t Offset(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
+std::ptrdiff_t Offset(std::size_t n) { return n; }
 
 // The largest of `first` and value(0 .. count). NaN if `first` is; no other NaN counts.
 template <typename T, typename Value>
@@ -40,10 +40,10 @@ float Largest(std::span<const float> values) {
 }
 
 Candidates::Candidates(int vocab_size)
-    : all_(static_cast<std::size_t>(vocab_size)), weights_(all_.size()), places_(all_.size()) {}
+    : all_(vocab_size), weights_(all_.size()), places_(all_.size()) {}
 
 std::size_t Candidates::Bytes(int vocab_size) {
-  return static_cast<std::size_t>(vocab_size) * (sizeof(Candidate) + sizeof(double) + sizeof(int));
+  return vocab_size * (sizeof(Candidate) + sizeof(double) + sizeof(int));
 }
 
 void Candidates::Collect(std::span<const float> logits) {
@@ -55,7 +55,7 @@ void Candidates::Collect(std::span<const float> logits, std::span<const std::uin
   kept_ = 0;
   for (std::size_t w = 0; w < mask.size(); ++w) {
     for (std::uint64_t word = mask[w]; word != 0; word &= word - 1) {
-      const std::size_t i = w * 64 + static_cast<std::size_t>(std::countr_zero(word));
+      const std::size_t i = w * 64 + std::countr_zero(word);
       all_[kept_++] = {logits[i], static_cast<int>(i)};
     }
   }
@@ -120,9 +120,7 @@ std::size_t Candidates::Partition(std::size_t begin, std::size_t end, Candidate 
     places[count + moved] = static_cast<int>(--i);
     moved += before(i);
   }
-  for (std::size_t k = 0; k < count; ++k)
-    std::swap(all_[static_cast<std::size_t>(places[k])],
-              all_[static_cast<std::size_t>(places[count + k])]);
+  for (std::size_t k = 0; k < count; ++k) std::swap(all_[places[k]], all_[places[count + k]]);
   return cut;
 }
 
@@ -221,7 +219,7 @@ std::size_t Candidates::MoveToFront(std::size_t from, Wanted wanted) {
     count += wanted(all_[i]);
   }
   for (std::size_t i = 0; i < count; ++i) {
-    const auto place = static_cast<std::size_t>(places_[i]);
+    const std::size_t place = places_[i];
     std::swap(all_[from + i], all_[place]);
     std::swap(weights_[from + i], weights_[place]);
   }

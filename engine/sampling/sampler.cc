@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/base/index.h"
 #include "engine/base/stopwatch.h"
 
 namespace thermocline::sampling {
@@ -136,11 +137,11 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
 
 int Sampler::Top(int count, Scored* out) const {
   int held = 0;
-  for (std::size_t i = 0; i < scratch_->logits_.size(); ++i) {
+  for (int i = 0; i < base::IntSize(scratch_->logits_); ++i) {
     if (held == count && !(scratch_->logits_[i] > out[held - 1].logit)) continue;
     int at = held == count ? held - 1 : held++;
     for (; at > 0 && scratch_->logits_[i] > out[at - 1].logit; --at) out[at] = out[at - 1];
-    out[at] = {scratch_->logits_[i], static_cast<int>(i)};
+    out[at] = {scratch_->logits_[i], i};
   }
   return held;
 }
@@ -207,7 +208,7 @@ void Sampler::HoldBackEnd() {
 
 void Sampler::KeepTop() {
   Candidates& candidates = scratch_->candidates_;
-  if (params_.top_k > 0) candidates.KeepMostProbable(static_cast<std::size_t>(params_.top_k));
+  if (params_.top_k > 0) candidates.KeepMostProbable(params_.top_k);
   candidates.Weigh(Largest(scratch_->logits_), params_.temperature);
   if (params_.typical_p < 1) candidates.KeepTypical(params_.typical_p);
   if (params_.top_p < 1) candidates.KeepNucleus(params_.top_p);

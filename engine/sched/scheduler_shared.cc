@@ -153,7 +153,7 @@ Sequence* Scheduler::BatchLeader(const std::vector<Sequence*>& runnable) {
     candidates.reserve(runnable.size());
     for (const Sequence* s : runnable) candidates.push_back(CandidateOf(*s));
     order_.Update(candidates);
-    leader = runnable.begin() + static_cast<std::ptrdiff_t>(order_.Next(candidates));
+    leader = runnable.begin() + order_.Next(candidates);
     batch_leader_ = (*leader)->job.number;
     batch_steps_ = 0;
   }
@@ -274,7 +274,7 @@ void Scheduler::PutNextPrefillFirst(std::vector<Sequence*>& prefilling) const {
          .begun = true,
          .since = turns_ % 2 == 0 ? s->last_turn
                                   : static_cast<std::uint64_t>(s->wanted() - s->cache.length())});
-  const auto first = static_cast<std::ptrdiff_t>(order_.Next(candidates));
+  const std::ptrdiff_t first = order_.Next(candidates);
   std::rotate(prefilling.begin(), prefilling.begin() + first, prefilling.begin() + first + 1);
 }
 

@@ -27,7 +27,7 @@ std::size_t TokensAtOnce(const Request& request) {
     longest = std::max(longest, end - begin);
     begin = end;
   }
-  return static_cast<std::size_t>(longest);
+  return longest;
 }
 
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, const Request& request)
@@ -72,7 +72,7 @@ Sequence::Sequence(Job begun, nn::KvPool& pool, int capacity, const text::Tokeni
   tokens.reserve(LengthMax(job.request, capacity) + 1);
   tokens.assign(job.request.prompt.begin(), job.request.prompt.end());
   if (job.request.logprobs < 0) return;
-  scores.reserve(static_cast<std::size_t>(job.request.logprobs) + 1);
+  scores.reserve(job.request.logprobs + 1U);
 }
 
 }  // namespace thermocline::sched

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::sched {
 namespace {
 
@@ -19,11 +21,11 @@ bool StopMatcher::Push(std::string_view text, std::string& out) {
   held_ += text;
   std::size_t first = std::string::npos;
   std::size_t keep = 0;
-  for (std::size_t i = 0; i < stops_.size(); ++i) {
+  for (int i = 0; i < base::IntSize(stops_); ++i) {
     const std::size_t at = held_.find(stops_[i]);
     if (at < first) {
       first = at;
-      found_ = static_cast<int>(i);
+      found_ = i;
     }
     keep = std::max(keep, OverlapLength(held_, stops_[i]));
   }

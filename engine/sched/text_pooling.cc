@@ -6,7 +6,7 @@ namespace thermocline::sched {
 
 void TextPooling::Begin(Pooling pooling, int size) {
   pooling_ = pooling;
-  sum_.assign(static_cast<std::size_t>(size), 0);
+  sum_.assign(size, 0);
   tokens_ = 0;
 }
 

@@ -153,7 +153,7 @@ bool AsyncDrafter::FindNext(std::size_t at) {
 std::size_t AsyncDrafter::DraftBatch(std::size_t first) {
   constexpr std::size_t kAtOnce = 4;  // the most probable first: the target may finish
   const std::size_t slot = ready_.load(std::memory_order_relaxed);
-  const auto most = static_cast<std::size_t>(source_.paths_max());
+  const std::size_t most = source_.paths_max();
   std::size_t count = std::min(whole_ ? most : std::min(most, kAtOnce), entries_.size() - slot);
   work_.assign(sequence_.begin(), sequence_.end());
   for (int i = 0; i < n_; ++i) work_.push_back(verified_[i].token);

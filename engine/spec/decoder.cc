@@ -31,7 +31,7 @@ Decoder::Decoder(const Params& p)
       acceptance_(p.acceptance),
       width_(p.width),
       random_(p.random_source) {
-  sequence_.reserve(static_cast<std::size_t>(capacity_) + kProposalsMax);
+  sequence_.reserve(capacity_ + kProposalsMax);
   inputs_.reserve(kProposalsMax);
   out_.reserve(kProposalsMax);
   if (source_ == nullptr) return;

@@ -14,7 +14,7 @@ int ForcedDrafts::Propose(sampling::Sampler& sampler, int most, Draft& draft) {
   const bool mostly_wrong = proposed_ >= kEnough && 2 * accepted_ < proposed_;
   if (mostly_wrong && ++passed_over_ % kOften != 0) return 0;
   std::array<int, kDraftTokensMax> tokens;
-  const auto room = static_cast<std::size_t>(std::min(most, kDraftTokensMax));
+  const std::size_t room = std::min(most, kDraftTokensMax);
   const int count = sampler.Forced(std::span(tokens).first(room));
   for (int i = 0; i < count; ++i) {
     draft[i].token = tokens[i];

@@ -59,7 +59,7 @@ Result<std::unique_ptr<ModelSource>> ModelSource::OfTarget(SelfParams params) {
   const int capacity = params.cache.capacity();
   auto transformer = model.MakeTransformer(kSelfStepTokens, capacity, kPathsMax, workers.get());
   for (int l = 0; l < base::IntSize(params.policies); ++l)
-    transformer->ffn().policy(l) = params.policies[static_cast<std::size_t>(l)];
+    transformer->ffn().policy(l) = params.policies[l];
   transformer->ffn().SetCounting(false);
   return std::unique_ptr<ModelSource>(
       new ModelSource({.model = nullptr,
@@ -95,7 +95,7 @@ ModelSource::ModelSource(Parts parts)
       acceptance_(parts.acceptance),
       threads_alone_(workers_.threads()),
       head_(parts.head) {
-  wanted_.reserve(static_cast<std::size_t>(parts.capacity) + kProposalsMax);
+  wanted_.reserve(parts.capacity + kProposalsMax);
   cached_.reserve(wanted_.capacity());
   for (int i = 0; i < kPathsMax; ++i) {
     PathState& path = paths_.emplace_back();
@@ -219,7 +219,7 @@ Status ModelSource::ProposeEach(std::span<const int> sequence, std::span<const P
 
 Result<bool> ModelSource::StepPaths(std::span<const Path> paths) {
   step_paths_.clear(), step_parts_.clear();
-  for (int i = 0; i < static_cast<int>(paths.size()); ++i) {
+  for (int i = 0; i < base::IntSize(paths); ++i) {
     PathState& state = paths_[i];
     if (base::IntSize(state.tokens) > capacity() || paths[i].draft->size == kProposalsMax) continue;
     step_paths_.push_back(i);

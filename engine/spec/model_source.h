@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/load/loaded_model.h"
 #include "engine/spec/draft_source.h"
 #include "engine/spec/proposal_sampler.h"
@@ -50,7 +51,7 @@ class ModelSource final : public DraftSource {
   void Begin(std::span<const int> prompt, const SamplingParams& params) override;
   void OnTargetIdle(std::span<const int> sequence) override;
   Status Propose(std::span<const int> sequence, const More& more, Draft& draft) override;
-  int paths_max() const override { return static_cast<int>(paths_.size()); }
+  int paths_max() const override { return base::IntSize(paths_); }
   Status ProposeEach(std::span<const int> sequence, std::span<const Path> paths,
                      const MoreOfEach& more) override;
   // Bytes of the KV cache of a source with `capacity` tokens, and of one that uses the target's

@@ -16,7 +16,7 @@ SelfSource::SelfSource(const Params& p)
       proposals_(p.model.config.vocab_size, p.cache.capacity() + kProposalsMax),
       width_(p.width),
       acceptance_(p.acceptance) {
-  wanted_.reserve(static_cast<std::size_t>(p.cache.capacity()) + kProposalsMax);
+  wanted_.reserve(p.cache.capacity() + kProposalsMax);
 }
 
 void SelfSource::Begin(std::span<const int> prompt, const SamplingParams& params) {
@@ -30,12 +30,12 @@ Status SelfSource::Propose(std::span<const int> sequence, const More& more, Draf
   const int length = cache_.length();
   transformer_.SetAuditor(nullptr);
   ffn.SetCounting(false);
-  for (std::size_t l = 0; l < policies_.size(); ++l) {
-    kept_[l] = ffn.policy(static_cast<int>(l));
-    ffn.policy(static_cast<int>(l)) = policies_[l];
+  for (int l = 0; l < base::IntSize(policies_); ++l) {
+    kept_[l] = ffn.policy(l);
+    ffn.policy(l) = policies_[l];
   }
   Status drawn = Draw(sequence, more, draft);
-  for (std::size_t l = 0; l < policies_.size(); ++l) ffn.policy(static_cast<int>(l)) = kept_[l];
+  for (int l = 0; l < base::IntSize(policies_); ++l) ffn.policy(l) = kept_[l];
   cache_.SetLength(std::min(length, cache_.length()));
   ffn.SetCounting(true);
   transformer_.SetAuditor(auditor);

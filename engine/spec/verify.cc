@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::spec {
 namespace {
 
@@ -12,15 +14,15 @@ void Residual(const sampling::Distribution& p, const sampling::Distribution& q,
   residual.Clear();
   const int last = *std::max_element(p.tokens.begin(), p.tokens.end());
   auto& weights = residual.weights;
-  weights.assign(static_cast<std::size_t>(last) + 1, 0);
+  weights.assign(last + 1U, 0);
   for (std::size_t i = 0; i < p.size(); ++i) weights[p.tokens[i]] = p.weights[i] / p.total;
   for (std::size_t i = 0; i < q.size(); ++i)
     if (q.tokens[i] <= last) weights[q.tokens[i]] -= q.weights[i] / q.total;
-  for (std::size_t token = 0; token < weights.size(); ++token) {
+  for (int token = 0; token < base::IntSize(weights); ++token) {
     const double weight = weights[token];
     if (weight <= 0) continue;
     weights[residual.tokens.size()] = weight;
-    residual.tokens.push_back(static_cast<int>(token));
+    residual.tokens.push_back(token);
     residual.total += weight;
   }
   weights.resize(residual.tokens.size());

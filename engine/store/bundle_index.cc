@@ -102,8 +102,7 @@ kernels::DType ReadType(HeaderFields& layout, const char* key, std::int64_t row_
 NeuronLayout ReadLayout(HeaderFields fields, const BundleIndex& index, int expert_neurons) {
   NeuronLayout layout;
   if (expert_neurons > 0) {
-    layout.expert_neurons =
-        static_cast<int>(fields.Int("expert_neurons", expert_neurons, expert_neurons));
+    layout.expert_neurons = fields.Int32("expert_neurons", expert_neurons, expert_neurons);
   }
   const std::int64_t row = layout.row_elements(index.hidden_size);
   layout.gated = !fields.Text("gate_type").empty();
@@ -111,8 +110,7 @@ NeuronLayout ReadLayout(HeaderFields fields, const BundleIndex& index, int exper
   layout.up_type = ReadType(fields, "up_type", row);
   layout.down_type = ReadType(fields, "down_type", row);
   layout.SetRowBytes(index.hidden_size);
-  layout.neurons_per_group =
-      static_cast<int>(fields.Int("neurons_per_group", 1, index.intermediate_size));
+  layout.neurons_per_group = fields.Int32("neurons_per_group", 1, index.intermediate_size);
   layout.group_stride = fields.Int("group_stride", kBundleAlignment, kBundleStrideMax);
   const std::size_t group = layout.neurons_per_group * layout.bundle_bytes();
   if (layout.group_stride % kBundleAlignment != 0 || group > layout.group_stride)
@@ -178,7 +176,7 @@ Status CheckSizes(const std::string& path, const BundleIdentity& e) {
 void NeuronLayout::SetRowBytes(int hidden_size) {
   const auto bytes = [&](kernels::DType type) {
     return static_cast<std::size_t>(row_elements(hidden_size) / kernels::Traits(type).block_size) *
-           static_cast<std::size_t>(kernels::Traits(type).block_bytes);
+           kernels::Traits(type).block_bytes;
   };
   gate_bytes = gated ? bytes(gate_type) : 0;
   up_bytes = bytes(up_type);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/check.h"
 #include "engine/base/index.h"
 #include "engine/base/log.h"
@@ -131,7 +132,7 @@ void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
   for (const int neuron : neurons) places_.push_back(index_.layers[layer].position[neuron]);
   std::sort(places_.begin(), places_.end());
   const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
-  auto& queue = queues_[static_cast<std::size_t>(kind)];
+  auto& queue = queues_[base::Index(kind)];
   const std::size_t begin = queue.size();
   for (std::size_t i = 0; i < places_.size();) {
     Read read{.layer = layer, .first = places_[i], .last = places_[i], .kind = kind};
@@ -151,8 +152,8 @@ void BundleQueue::Add(int layer, std::span<const int> neurons, Kind kind) {
 }
 
 void BundleQueue::Promote(int layer) {
-  auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
-  auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
+  auto& ahead = queues_[base::Index(Kind::kAhead)];
+  auto& demand = queues_[base::Index(Kind::kDemand)];
   std::erase_if(ahead, [&](const Read& read) {
     if (read.layer != layer) return false;
     demand.push_back(read);
@@ -162,7 +163,7 @@ void BundleQueue::Promote(int layer) {
 }
 
 void BundleQueue::Drop(int layer, const std::function<void(int neuron)>& dropped) {
-  auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
+  auto& ahead = queues_[base::Index(Kind::kAhead)];
   const std::size_t each = index_.layout.bundle_bytes() - skipped_bytes();
   std::erase_if(ahead, [&](const Read& read) {
     if (read.layer != layer) return false;
@@ -181,8 +182,8 @@ void BundleQueue::Pump() {
   if (4 * in_flight_ > 3 * reader_->depth()) return;
   starting_.clear();
   while (!free_rooms_.empty()) {
-    auto& demand = queues_[static_cast<std::size_t>(Kind::kDemand)];
-    auto& ahead = queues_[static_cast<std::size_t>(Kind::kAhead)];
+    auto& demand = queues_[base::Index(Kind::kDemand)];
+    auto& ahead = queues_[base::Index(Kind::kAhead)];
     const int demand_in_flight = in_flight_ + base::IntSize(starting_) - ahead_in_flight_;
     const bool may_ahead = !ahead.empty() && demand_in_flight <= kDemandWhileAheadMax &&
                            ahead_in_flight_ < options_.ahead_in_flight_max;
@@ -259,8 +260,7 @@ Status BundleQueue::Deliver(const Read& read, std::size_t room, const Sink& sink
     const std::uint32_t at = place - read.first;
     if ((read.wanted[at / 64] >> at % 64 & 1) == 0) continue;
     const int neuron = NeuronAt(read.layer, place);
-    const auto* data = reinterpret_cast<const std::uint8_t*>(RoomAt(room)) +
-                       (Begin(read.layer, place) - extent.begin);
+    const auto* data = base::Octets(RoomAt(room)) + (Begin(read.layer, place) - extent.begin);
     if (!IsWhole(read.layer, neuron, data)) {
       ++counters_.crc_errors;
       if (read.tries + 1 < 2) {
@@ -292,7 +292,7 @@ bool BundleQueue::IsWhole(int layer, int neuron, const std::uint8_t* data) const
 void BundleQueue::Retry(Read read) {
   ++read.tries;
   ++counters_.retries;
-  queues_[static_cast<std::size_t>(read.kind)].push_back(read);
+  queues_[base::Index(read.kind)].push_back(read);
 }
 
 void BundleQueue::Abandon() {

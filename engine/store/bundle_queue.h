@@ -11,6 +11,7 @@
 
 #include "engine/api/flash_stats.h"
 #include "engine/base/huge_buffer.h"
+#include "engine/base/index.h"
 #include "engine/store/block_reader.h"
 #include "engine/store/bundle_format.h"
 
@@ -62,7 +63,7 @@ class BundleQueue {
   void Abandon();
 
   bool idle() const { return queued(Kind::kDemand) + queued(Kind::kAhead) + in_flight_ == 0; }
-  std::size_t queued(Kind kind) const { return queues_[static_cast<std::size_t>(kind)].size(); }
+  std::size_t queued(Kind kind) const { return queues_[base::Index(kind)].size(); }
   int in_flight() const { return in_flight_; }
   const BlockReader& reader() const { return *reader_; }
   FlashCounters& counters() { return counters_; }
@@ -104,7 +105,7 @@ class BundleQueue {
   void StartParts(const Read& read, std::size_t room);
   bool Joins(const Read& read, std::uint32_t place, std::size_t useful) const;
   int NeuronAt(int layer, std::uint32_t place) const {
-    return neuron_at_[static_cast<std::size_t>(layer) * neurons_ + place];
+    return neuron_at_[layer * neurons_ + place];
   }
   Status Finish(const Completion& completion, const Sink& sink);
   // Retries the read, or gives it up.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "engine/base/check.h"
+#include "engine/base/index.h"
 
 namespace thermocline::store {
 namespace {
@@ -16,8 +17,8 @@ constexpr std::int64_t kLowerAfter = 256;  // half-lives
 class SoftPlus {
  public:
   SoftPlus() {
-    for (std::size_t i = 0; i < table_.size(); ++i)
-      table_[i] = static_cast<float>(std::log2(1 + std::exp2(-static_cast<double>(i) / kSteps)));
+    for (int i = 0; i < base::IntSize(table_); ++i)
+      table_[i] = static_cast<float>(std::log2(1 + std::exp2(-i / kSteps)));
   }
   float operator()(float d) const {
     if (!(d < kEnd)) return 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 
 namespace thermocline::store {
@@ -78,8 +79,7 @@ Status NeuronStore::Allocate(std::unique_ptr<BlockReader> reader) {
   const std::size_t stages = options_.stages;
   ASSIGN_OR_RETURN(memory_,
                    base::HugeBuffer::Allocate((options_.slots + stages * neurons_) * slot_bytes_));
-  stage_begin_ =
-      reinterpret_cast<const std::uint8_t*>(memory_.data()) + options_.slots * slot_bytes_;
+  stage_begin_ = base::Octets(memory_.data()) + options_.slots * slot_bytes_;
   const std::size_t entries = index_.layers.size() * neurons_;
   where_.resize(entries);
   flags_.resize(entries);
@@ -129,11 +129,10 @@ Status NeuronStore::Preload() {
   std::vector<std::vector<int>> by_layer(index_.layers.size());
   for (const std::uint32_t entry : HottestEntries())
     by_layer[entry / neurons_].push_back(static_cast<int>(entry % neurons_));
-  for (std::size_t l = 0; l < by_layer.size(); ++l) {
-    for (const int neuron : by_layer[l])
-      flags_[At(static_cast<int>(l), neuron)] |= kPending | kWanted;
+  for (int l = 0; l < base::IntSize(by_layer); ++l) {
+    for (const int neuron : by_layer[l]) flags_[At(l, neuron)] |= kPending | kWanted;
     wanted_ += by_layer[l].size();
-    queue_->Add(static_cast<int>(l), by_layer[l], BundleQueue::Kind::kDemand);
+    queue_->Add(l, by_layer[l], BundleQueue::Kind::kDemand);
     RETURN_IF_ERROR(Await());
   }
   counters_ = {};
@@ -315,11 +314,11 @@ std::uint8_t* NeuronStore::SlotFor(std::uint32_t entry, int layer, std::uint8_t 
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
   heat_.Insert(entry);
-  return reinterpret_cast<std::uint8_t*>(memory_.data()) + slot * slot_bytes_;
+  return base::Octets(memory_.data()) + slot * slot_bytes_;
 }
 
 void NeuronStore::Leave(std::uint32_t entry) {
-  const auto* base = reinterpret_cast<const std::uint8_t*>(memory_.data());
+  const auto* base = base::Octets(memory_.data());
   free_slots_.push_back(static_cast<std::uint32_t>((where_[entry] - base) / slot_bytes_));
   where_[entry] = nullptr;
   if ((flags_[entry] & kUntested) != 0) {
@@ -332,7 +331,7 @@ std::uint8_t* NeuronStore::StageSlot(int layer, std::uint32_t entry) {
   auto& stage = staged_[layer % staged_.size()];
   const std::size_t slot = options_.slots + layer % staged_.size() * neurons_ + stage.size();
   stage.push_back(entry);
-  return reinterpret_cast<std::uint8_t*>(memory_.data()) + slot * slot_bytes_;
+  return base::Octets(memory_.data()) + slot * slot_bytes_;
 }
 
 void NeuronStore::EndLayer(int layer) {

@@ -120,7 +120,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path
   RETURN_IF_ERROR(file->Append(header + shape.model_hash));
   std::unique_ptr<TraceWriter> writer(new TraceWriter(shape, std::move(file)));
   // Reserves the largest set, at most five bytes per number, so that Add allocates nothing.
-  writer->record_.reserve(5 * (static_cast<std::size_t>(shape.intermediate_size) + 1));
+  writer->record_.reserve(5UL * (shape.intermediate_size + 1U));
   return writer;
 }
 
@@ -161,7 +161,7 @@ Result<Trace> ReadTrace(const std::string& path) {
     }
     ++trace.tokens;
   }
-  trace.begin.resize(static_cast<std::size_t>(trace.tokens * trace.num_hidden_layers) + 1);
+  trace.begin.resize(trace.tokens * trace.num_hidden_layers + 1U);
   return trace;
 }
 

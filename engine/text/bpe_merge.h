@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/interruption.h"
 
@@ -81,7 +82,7 @@ inline std::vector<Symbol> MakeSymbols(std::string_view text, bool single_bytes)
   for (std::size_t pos = 0; pos < text.size();) {
     std::size_t length = 1;
     while (!single_bytes && pos + length < text.size() &&
-           (static_cast<unsigned char>(text[pos + length]) & 0xC0) == 0x80)
+           (base::ByteOf(text[pos + length]) & 0xC0) == 0x80)
       ++length;
     const int index = base::IntSize(symbols);
     if ((symbols.size() + 1) % kSymbolsUnasked == 0 && base::Interrupted()) break;

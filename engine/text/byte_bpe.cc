@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "engine/base/bytes.h"
 #include "engine/base/interruption.h"
 #include "engine/text/bpe_merge.h"
 #include "engine/text/sentencepiece.h"
@@ -134,8 +135,8 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
   }
   std::vector<Symbol> symbols = MakeSymbols(word, byte_level_);
   for (Symbol& symbol : symbols) {
-    symbol.id = byte_level_ ? byte_tokens_[static_cast<unsigned char>(symbol.text[0])]
-                            : Find(std::string(symbol.text));
+    symbol.id =
+        byte_level_ ? byte_tokens_[base::ByteOf(symbol.text[0])] : Find(std::string(symbol.text));
   }
   MergeSymbols(symbols, [this](const Symbol& a, const Symbol& b) {
     const auto rule = merges_.find(PairKey(a.id, b.id));
@@ -150,7 +151,7 @@ void BpeTokenizer::EncodeWord(std::string_view word, std::vector<int>& out) cons
       continue;
     }
     for (const char c : symbol.text) {
-      const int byte_token = byte_tokens_[static_cast<unsigned char>(c)];
+      const int byte_token = byte_tokens_[base::ByteOf(c)];
       if (byte_token >= 0 && byte_token < vocabulary_.size()) {
         out.push_back(byte_token);
       } else if (vocabulary_.unk >= 0) {

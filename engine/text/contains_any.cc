@@ -1,11 +1,9 @@
 #include "engine/text/contains_any.h"
 
+#include "engine/base/bytes.h"
+
 namespace thermocline::text {
-namespace {
-
-std::size_t ByteOf(char c) { return static_cast<unsigned char>(c); }
-
-}  // namespace
+namespace {}  // namespace
 
 ContainsAny::ContainsAny(const std::vector<std::string>& strings) : next_(1), found_(1) {
   for (const std::string& string : strings)
@@ -16,7 +14,7 @@ ContainsAny::ContainsAny(const std::vector<std::string>& strings) : next_(1), fo
 bool ContainsAny::operator()(std::string_view text) const {
   State state = 0;
   for (const char c : text) {
-    state = next_[state][ByteOf(c)];
+    state = next_[state][base::ByteOf(c)];
     if (found_[state]) return true;
   }
   return false;
@@ -25,12 +23,12 @@ bool ContainsAny::operator()(std::string_view text) const {
 void ContainsAny::Add(std::string_view string) {
   State state = 0;
   for (const char c : string) {
-    if (next_[state][ByteOf(c)] == 0) {
-      next_[state][ByteOf(c)] = static_cast<State>(next_.size());
+    if (next_[state][base::ByteOf(c)] == 0) {
+      next_[state][base::ByteOf(c)] = static_cast<State>(next_.size());
       next_.emplace_back();
       found_.push_back(false);
     }
-    state = next_[state][ByteOf(c)];
+    state = next_[state][base::ByteOf(c)];
   }
   found_[state] = true;
 }

@@ -242,7 +242,7 @@ Result<Value> Range(Interpreter& interpreter, const Arguments& arguments) {
   if (step == 0) return base::InvalidArgument("the step of range() is 0");
   Value::List out;
   for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (static_cast<std::int64_t>(out.size()) >= kRangeMax)
+    if (std::ssize(out) >= kRangeMax)
       return base::ResourceExhausted("range() is longer than ", kRangeMax);
     out.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;

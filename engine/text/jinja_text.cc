@@ -60,7 +60,7 @@ std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& s
   for (std::size_t at = text.bytes().find(separator); at != std::string::npos;
        at = text.bytes().find(separator, at + separator.size()))
     cuts.push_back(at);
-  if (count_max >= 0 && static_cast<std::int64_t>(cuts.size()) > count_max) {
+  if (count_max >= 0 && std::ssize(cuts) > count_max) {
     if (from_right)
       cuts.erase(cuts.begin(), cuts.end() - count_max);
     else
@@ -81,7 +81,7 @@ std::vector<TemplateText> SplitWords(const TemplateText& whole, std::int64_t cou
   std::vector<TemplateText> out;
   std::size_t pos = text.find_first_not_of(kWhiteSpace);
   while (pos != std::string::npos) {
-    const bool last = count_max >= 0 && static_cast<std::int64_t>(out.size()) == count_max;
+    const bool last = count_max >= 0 && std::ssize(out) == count_max;
     const std::size_t end = last ? text.find_last_not_of(kWhiteSpace) + 1
                                  : std::min(text.find_first_of(kWhiteSpace, pos), text.size());
     out.push_back(whole.Part(pos, end));

@@ -196,8 +196,8 @@ void AppendEscaped(std::string_view text, bool ensure_ascii, std::string& out) {
     }
     const char32_t c = base::DecodeUtf8(text, pos);
     if (c >= 0x10000) {
-      escape(0xD7C0 + static_cast<unsigned>(c >> 10));
-      escape(0xDC00 + static_cast<unsigned>(c & 0x3FF));
+      escape(0xD7C0 + (c >> 10));
+      escape(0xDC00 + (c & 0x3FF));
     } else {
       escape(static_cast<unsigned>(c));
     }

@@ -1,5 +1,6 @@
 #include "engine/text/sentencepiece.h"
 
+#include "engine/base/bytes.h"
 #include "engine/text/bpe_merge.h"
 
 namespace thermocline::text {
@@ -92,7 +93,7 @@ void SentencePieceTokenizer::EncodeMarked(std::string_view text, std::vector<int
   }
   MergeSymbols(symbols, [&](const Symbol& a, const Symbol& b) {
     const int id = find_piece(std::string_view(a.text.data(), a.text.size() + b.text.size()));
-    return id < 0 ? Merge{} : Merge{true, -static_cast<double>(vocabulary_.scores[id]), id};
+    return id < 0 ? Merge{} : Merge{true, -double{vocabulary_.scores[id]}, id};
   });
   for (int i = 0; i >= 0; i = symbols[i].next) {
     const Symbol& symbol = symbols[i];
@@ -108,7 +109,7 @@ void SentencePieceTokenizer::AppendSymbol(std::string_view text, int id,
   }
   const std::size_t before = out.size();
   for (const char c : text) {
-    const int byte_token = byte_tokens_[static_cast<unsigned char>(c)];
+    const int byte_token = byte_tokens_[base::ByteOf(c)];
     if (byte_token < 0) {  // no byte fallback: the character becomes one unknown token
       out.resize(before);
       if (vocabulary_.unk >= 0) out.push_back(vocabulary_.unk);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/interruption.h"
 #include "engine/text/byte_bpe.h"
 #include "engine/text/sentencepiece.h"
@@ -55,7 +56,7 @@ void Tokenizer::BuildIndex() {
     const bool control = v.types[at] == TokenType::kControl || v.types[at] == TokenType::kUnknown;
     if ((!control && v.types[at] != TokenType::kUserDefined) || v.tokens[at].empty()) continue;
     const auto edges = v.edges.find(id);
-    specials_by_byte_[static_cast<unsigned char>(v.tokens[at][0])].push_back(
+    specials_by_byte_[base::ByteOf(v.tokens[at][0])].push_back(
         {v.tokens[at], id, control, edges == v.edges.end() ? model::TokenEdges() : edges->second});
   }
   for (auto& specials : specials_by_byte_) {
@@ -67,7 +68,7 @@ void Tokenizer::BuildIndex() {
 
 const Tokenizer::Special* Tokenizer::MatchSpecial(const Source& source, std::size_t pos) const {
   const std::string_view text = source.text;
-  for (const Special& special : specials_by_byte_[static_cast<unsigned char>(text[pos])]) {
+  for (const Special& special : specials_by_byte_[base::ByteOf(text[pos])]) {
     const std::size_t size = special.text.size();
     if (text.compare(pos, size, special.text) == 0 &&
         (!special.control || source.ReadsControl(pos, size)) &&
@@ -79,7 +80,7 @@ const Tokenizer::Special* Tokenizer::MatchSpecial(const Source& source, std::siz
 
 bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size) {
   std::size_t before = pos, behind = pos + size;
-  while (before > 0 && (static_cast<unsigned char>(text[--before]) & 0xC0) == 0x80) continue;
+  while (before > 0 && (base::ByteOf(text[--before]) & 0xC0) == 0x80) continue;
   return (pos == 0 || !IsWord(base::DecodeUtf8(text, before))) &&
          (behind == text.size() || !IsWord(base::DecodeUtf8(text, behind)));
 }

@@ -4,6 +4,7 @@
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
+#include "engine/base/bytes.h"
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
 
@@ -48,7 +49,7 @@ icu::UnicodeString Lowercase(const icu::UnicodeString& text) {
 
 std::size_t CharacterBefore(std::string_view text, std::size_t at) {
   do --at;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  while (at > 0 && (base::ByteOf(text[at]) & 0xC0) == 0x80);
   return at;
 }
 

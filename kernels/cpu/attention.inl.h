@@ -34,7 +34,7 @@ struct BlockRows {
 // Scores of the block's positions for all rows: the keys are a matrix of 64 rows.
 inline void Scores(const AttentionParams& p, const std::uint8_t* block, const BlockRows& rows) {
   Activations q = p.q;
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(rows.first) * p.head_dim;
+  const std::ptrdiff_t at = StartOf(rows.first, p.head_dim);
   const std::ptrdiff_t scale = at / kActivationBlock;
   q.x += at;
   q.q += at;
@@ -75,7 +75,7 @@ template <int G>
 void WeightedValues(const AttentionParams& p, const std::uint8_t* values, const std::uint8_t* next,
                     int first, int dim, int begin, int end, F32x16 (&acc)[G]) {
   const float* weights[G];
-  const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(dim / kPanelRows) * kKvBlock + begin;
+  const std::ptrdiff_t row = StartOf(dim / kPanelRows, kKvBlock) + begin;
   const auto multiply = [&]<Column kind>(const std::uint8_t* levels) {
     const std::ptrdiff_t at = row * ColumnBytes(kind);
     MultiplyColumns<G, kind>(levels + at, end - begin, weights,
@@ -109,7 +109,7 @@ void AddValues(const AttentionParams& p, const std::uint8_t* values, const std::
     WeightedValues<G>(p, values, next, first, dim, begin, end, acc);
     const int n = p.head_dim - dim < kPanelRows ? p.head_dim - dim : kPanelRows;
     for (int g = 0; g < G; ++g) {
-      float* out = p.state.out + static_cast<std::ptrdiff_t>(first + g) * p.head_dim + dim;
+      float* out = p.state.out + StartOf(first + g, p.head_dim) + dim;
       const F32x16 old = n == kPanelRows ? LoadF32(out) : LoadPartial(out, n);
       const F32x16 sum = Fma(old, Set1(correction[g]), acc[g]);
       n == kPanelRows ? Store(out, sum) : StorePartial(out, n, sum);

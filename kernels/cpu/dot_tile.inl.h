@@ -63,7 +63,7 @@ template <DType type, int half>
   if constexpr (OffsetOf(type) == 0) return ZeroI();
   I32x16 sum = Set1I(half == 0 ? x.half_sum[block] : x.sum[block]);
   if constexpr (half == 1) sum = SubI(sum, Set1I(x.half_sum[block]));
-  return SubI(ZeroI(), ShiftLeftI(sum, __builtin_ctz(static_cast<unsigned>(OffsetOf(type)))));
+  return SubI(ZeroI(), ShiftLeftI(sum, __builtin_ctz(OffsetOf(type))));
 }
 
 // Exact products of groups, `at` among the tile's columns, times the sub-blocks' scales where a

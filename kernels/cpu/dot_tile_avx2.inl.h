@@ -18,9 +18,7 @@ constexpr int QuadsInWords(DType type) {
   if (HasHalves(type)) return 4;
   return HasOffset(type) || LayoutOf(type).fifth_bits == 0 ? 8 : 4;
 }
-constexpr int OffsetShift(DType type) {
-  return __builtin_ctz(static_cast<unsigned>(LayoutOf(type).offset));
-}
+constexpr int OffsetShift(DType type) { return __builtin_ctz(LayoutOf(type).offset); }
 
 // A quad as the products take it: Q8_0's with its sign.
 template <DType type>

@@ -266,7 +266,7 @@ void Quantize(const QuantizeParams& p) {
     const PairSums first = SumPairs(p.q + 32 * b), second = SumPairs(p.q + 32 * b + 16);
     p.half_sum[b] = first.low + first.high;
     p.sum[b] = p.half_sum[b] + second.low + second.high;
-    p.scaled_sum[b] = p.scale[b] * static_cast<float>(p.sum[b]);
+    p.scaled_sum[b] = Scaled(p.scale[b], p.sum[b]);
     // A word of each (kernels/types.h): eight values do not overflow it.
     p.pair_sum[2 * b] = (first.low & 0xFFFF) | first.high * 0x10000;
     p.pair_sum[2 * b + 1] = (second.low & 0xFFFF) | second.high * 0x10000;

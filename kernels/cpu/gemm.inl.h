@@ -37,7 +37,7 @@ constexpr Column ColumnOf(DType type) {
 
 template <Column kind>
 inline F32x16 LoadColumn(const std::uint8_t* columns, int col) {
-  const auto at = static_cast<std::ptrdiff_t>(col);
+  const std::ptrdiff_t at = col;
   if constexpr (kind == Column::kF32) return LoadF32(columns + at * 64);
   if constexpr (kind == Column::kF16) return LoadF16(columns + at * 32);
   if constexpr (kind == Column::kBF16) return LoadBF16(columns + at * 32);
@@ -55,8 +55,7 @@ constexpr int ColumnBytes(Column kind) {
 template <Column kind>
 inline void PrefetchColumn(const std::uint8_t* ahead, int c) {
   constexpr int kBytes = ColumnBytes(kind);
-  if (ahead != nullptr && c % (64 / kBytes) == 0)
-    PrefetchNear(ahead + static_cast<std::ptrdiff_t>(c) * kBytes);
+  if (ahead != nullptr && c % (64 / kBytes) == 0) PrefetchNear(ahead + StartOf(c, kBytes));
 }
 
 // The four chains in registers, which hide the latency of the multiply-add.
@@ -184,8 +183,7 @@ template <int T, Column kind>
 void FloatTile(const GemmParams& p, int panel, int token) {
   const float* x[T];
   F32x16 acc[T];
-  for (int t = 0; t < T; ++t)
-    x[t] = p.activations.x + static_cast<std::ptrdiff_t>(token + t) * p.activations.cols;
+  for (int t = 0; t < T; ++t) x[t] = p.activations.x + StartOf(token + t, p.activations.cols);
   const std::uint8_t* columns = p.weights.panel(panel);
   const bool asks = p.prefetch_bytes > 0 && token == 0;
   MultiplyColumns<T, kind>(columns, p.weights.cols, x, asks ? columns + p.prefetch_bytes : nullptr,

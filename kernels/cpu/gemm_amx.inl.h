@@ -91,7 +91,7 @@ struct GroupDots {
 template <typename Tiles, DType type>
 void MultiplyGroups(int first, const std::uint8_t* levels, const Activations& a, int token,
                     GroupDots& dots) {
-  const std::int8_t* q = a.q + static_cast<std::ptrdiff_t>(token) * a.cols + first * 32;
+  const std::int8_t* q = a.q + StartOf(token, a.cols) + first * 32;
   const int groups = a.cols / 32 - first;
   TileProduct<Tiles, type, 0>(levels, q, a.cols, dots.of[0]);
   if (groups > 1) TileProduct<Tiles, type, 1>(levels + 512, q + 32, a.cols, dots.of[1]);

@@ -114,7 +114,7 @@ template <DType type, int P, int T>
   return left < kPanelRows ? left : kPanelRows;
 }
 [[gnu::always_inline]] inline float* OutputAt(const GemmParams& p, int panel, int token) {
-  return p.out + static_cast<std::ptrdiff_t>(token) * p.out_stride + panel * kPanelRows;
+  return p.out + StartOf(token, p.out_stride) + panel * kPanelRows;
 }
 
 template <int lines>

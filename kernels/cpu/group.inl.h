@@ -67,7 +67,7 @@ struct TokenRows {
 };
 
 [[gnu::always_inline]] inline TokenRows TokenRowsAt(const Activations& a, int token, int col) {
-  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(token) * a.cols + col;
+  const std::ptrdiff_t at = StartOf(token, a.cols) + col;
   const std::ptrdiff_t block = at / kActivationBlock;
   return {.q = a.q + at,
           .scale = a.scale + block,
@@ -130,7 +130,7 @@ namespace {
 
 template <DType type>
 constexpr std::ptrdiff_t BlockBytes() {
-  return static_cast<std::ptrdiff_t>(PanelBytes(type, Traits(type).block_size));
+  return PanelBytes(type, Traits(type).block_size);
 }
 
 // The block of column `col`.

@@ -58,8 +58,7 @@ inline void SplitQuad(const std::uint8_t* quad, std::uint8_t* low, std::uint8_t*
 inline void GatherNumber(const RowSet& rows, std::ptrdiff_t offset, int bytes,
                          std::uint8_t* panel) {
   for (int lane = 0; lane < kPanelRows; ++lane)
-    __builtin_memcpy(panel + bytes * lane, rows.row[lane] + offset,
-                     static_cast<std::size_t>(bytes));
+    __builtin_memcpy(panel + bytes * lane, rows.row[lane] + offset, bytes);
 }
 
 // Number `half` (d, or m) of `blocks` blocks of a group of a type with blocks of 32.
@@ -81,7 +80,7 @@ template <DType type>
 inline void GatherGroup(const RowSet& rows, std::ptrdiff_t offset, int blocks,
                         std::uint8_t* panel) {
   constexpr RowLayout kLayout = RowLayoutOf(type);
-  constexpr auto kBlockBytes = static_cast<std::ptrdiff_t>(PanelBytes(type, kLayout.block));
+  constexpr std::ptrdiff_t kBlockBytes = PanelBytes(type, kLayout.block);
   constexpr int kNumbers = kLayout.numbers, kBytes = kLayout.number_bytes;
   if constexpr (kLayout.group_blocks == 1 && kNumbers == 2) {  // they are the first word
     TransposeWords(rows, offset, kLayout.words + 1, panel);
@@ -131,8 +130,7 @@ inline void GatherFloats(const RowSet& rows, int cols, int bytes, std::uint8_t* 
 // `next`: rows to prefetch meanwhile, or null.
 template <DType type>
 void GatherGroups(const RowSet& rows, const RowSet* next, int cols, std::uint8_t* panel) {
-  constexpr auto kBytes =
-      static_cast<std::ptrdiff_t>(RowLayoutOf(type).group_blocks * Traits(type).block_bytes);
+  constexpr std::ptrdiff_t kBytes = RowLayoutOf(type).group_blocks * Traits(type).block_bytes;
   ForRowGroups(type, cols, [&](const RowGroup& group) {
     if (next != nullptr) {
       for (const std::uint8_t* row : next->row) {
@@ -165,7 +163,7 @@ struct RowTraits {
   static constexpr bool kIsK = type == DType::kQ4_K;
   static constexpr RowLayout kLayout = RowLayoutOf(type);
   static constexpr int kHeader = kIsK ? 16 : 16 * kLayout.numbers;  // bytes of a group's scales
-  static constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+  static constexpr std::ptrdiff_t kGroupBytes = RowBytes(type, 256);
 };
 
 // The inputs of a token in the order in which 64 bytes of levels meet them: of nibbles first the
@@ -335,10 +333,8 @@ void GemmRows(const GemmRowsParams& p) {
     for (int row = 0; row < count; row += kPanelRows) {
       const bool more = at + row + kPanelRows < p.count;
       const RowSet next = more ? RowsAt(p, at + row + kPanelRows) : rows;
-      GatherRows(
-          p.weights.type, rows, more && p.ids != nullptr ? &next : nullptr, p.weights.cols,
-          p.scratch + row / kPanelRows *
-                          static_cast<std::ptrdiff_t>(PanelBytes(p.weights.type, p.weights.cols)));
+      GatherRows(p.weights.type, rows, more && p.ids != nullptr ? &next : nullptr, p.weights.cols,
+                 p.scratch + row / kPanelRows * PanelBytes(p.weights.type, p.weights.cols));
       rows = next;
     }
     kGemm({.weights = {p.weights.type, count, p.weights.cols, p.scratch},

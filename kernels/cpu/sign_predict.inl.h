@@ -10,6 +10,7 @@
 //   8 KiB ahead (16 KiB: 22 from memory; into the first level: 9)      26             24
 #include "kernels/cpu/vector128.h"
 #include "kernels/sign_predict.h"
+#include "kernels/types.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -92,7 +93,7 @@ template <int kSlices>
 void SignRows(const SignScoresParams& p) {
   const int words = SignWords(p.planes.cols);
   int row = p.row_begin;
-  const auto at = [&] { return static_cast<std::ptrdiff_t>(row) * words; };
+  const auto at = [&] { return StartOf(row, words); };
   std::int32_t* scores = p.scores;
   if (p.planes.magnitude != nullptr) {
     for (; row < p.row_end; ++row) {

@@ -36,6 +36,8 @@ using U8x64 = I32x16;
 
 inline void KeepInRegisters(I32x16& v) { asm("" : "+x"(v.a), "+x"(v.b)); }
 
+inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void Store256(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 inline F32x16 ZeroF() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline F32x16 Set1(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
 inline F32x16 LoadF32(const void* p) {
@@ -43,29 +45,27 @@ inline F32x16 LoadF32(const void* p) {
   return {_mm256_loadu_ps(f), _mm256_loadu_ps(f + 8)};
 }
 inline F32x16 LoadF16(const void* p) {
-  const __m128i* h = static_cast<const __m128i*>(p);
-  return {_mm256_cvtph_ps(_mm_loadu_si128(h)), _mm256_cvtph_ps(_mm_loadu_si128(h + 1))};
+  const auto* halves = static_cast<const std::uint16_t*>(p);
+  return {_mm256_cvtph_ps(Load128(halves)), _mm256_cvtph_ps(Load128(halves + 8))};
 }
 // Eight values from each.
 inline F32x16 LoadF16Pair(const void* low, const void* high) {
-  return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(low))),
-          _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(high)))};
+  return {_mm256_cvtph_ps(Load128(low)), _mm256_cvtph_ps(Load128(high))};
 }
 inline __m256 WidenBF16(__m128i v) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
 inline F32x16 LoadBF16(const void* p) {
-  const __m128i* h = static_cast<const __m128i*>(p);
-  return {WidenBF16(_mm_loadu_si128(h)), WidenBF16(_mm_loadu_si128(h + 1))};
+  const auto* halves = static_cast<const std::uint16_t*>(p);
+  return {WidenBF16(Load128(halves)), WidenBF16(Load128(halves + 8))};
 }
 inline void Store(float* p, F32x16 v) {
   _mm256_storeu_ps(p, v.a);
   _mm256_storeu_ps(p + 8, v.b);
 }
 inline void StoreF16(std::uint16_t* p, F32x16 v) {
-  __m128i* h = reinterpret_cast<__m128i*>(p);
-  _mm_storeu_si128(h, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
-  _mm_storeu_si128(h + 1, _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
+  Store128(p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
+  Store128(p + 8, _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
 }
 inline F32x16 Fma(F32x16 x, F32x16 y, F32x16 z) {
   return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
@@ -133,7 +133,7 @@ inline I32x16 ShiftRightI(I32x16 v, int bits) {
   return {_mm256_srl_epi32(v.a, count), _mm256_srl_epi32(v.b, count)};
 }
 inline I32x16 LoadI8(const void* p) {
-  const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  const __m128i v = Load128(p);
   return {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))};
 }
 inline I32x16 RoundI(F32x16 v) { return {_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)}; }
@@ -143,7 +143,7 @@ inline void StoreI8(std::int8_t* p, F32x16 v) {
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(i.a, i.b), 0xD8);
   const __m128i bytes =
       _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+  Store128(p, bytes);
 }
 
 inline U8x64 LoadU8(const void* p) {
@@ -158,9 +158,9 @@ inline U8x64 HighNibbles(U8x64 v) {
   return LowNibbles({_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)});
 }
 template <int left>
-inline __m256i ShiftAndMask(__m256i v, std::uint8_t mask) {
+inline __m256i ShiftAndMask(__m256i v, char mask) {
   const __m256i moved = left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
-  return _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(mask)));
+  return _mm256_and_si256(moved, _mm256_set1_epi8(mask));
 }
 
 inline __m256i BroadcastQuad(const std::int8_t* x) {
@@ -200,8 +200,8 @@ inline I32x16 ShiftLeftI(I32x16 v, int bits) {
   return {_mm256_slli_epi32(v.a, bits), _mm256_slli_epi32(v.b, bits)};
 }
 inline void StoreI32(std::int32_t* p, I32x16 v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.a);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), v.b);
+  Store256(p, v.a);
+  Store256(p + 8, v.b);
 }
 inline I32x16 SubI(I32x16 x, I32x16 y) {
   return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
@@ -315,10 +315,8 @@ inline void TransposeQuarters(I32x16 (&v)[4]) {
 inline I32x16 SixBitNumbers(const std::uint8_t* words) {
   std::uint32_t word[3];
   __builtin_memcpy(word, words, 12);
-  const auto last =
-      static_cast<std::int32_t>(word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4);
-  const __m256i all =
-      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
+  const std::int32_t last = word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4;
+  const __m256i all = _mm256_castsi128_si256(Load128(words));
   const auto unpack = [&](__m256i which, __m256i shifts) {
     return _mm256_and_si256(_mm256_srlv_epi32(_mm256_permutevar8x32_epi32(all, which), shifts),
                             _mm256_set1_epi32(63));

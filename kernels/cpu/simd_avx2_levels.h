@@ -12,7 +12,7 @@ inline I32x16 LoadU16(const void* p) {
 }
 // 2^(e - 128) of sixteen bytes e.
 inline F32x16 LoadE8M0(const void* p) {
-  const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  const __m128i v = Load128(p);
   const auto power = [](__m256i e) {  // 2^(e - 127) is e in the exponent; 2^-127 has none
     const __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000));
     return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5F));
@@ -46,8 +46,7 @@ inline U8x64 Bits(U8x64 v) {
 }
 // table[i] of every byte i. Requires: below 16.
 inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
-  const __m256i twice =
-      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  const __m256i twice = _mm256_broadcastsi128_si256(Load128(table));
   return {_mm256_shuffle_epi8(twice, indices.a), _mm256_shuffle_epi8(twice, indices.b)};
 }
 // Numbers below 2^15 as AddTimesSum takes them.

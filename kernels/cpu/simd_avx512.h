@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/vector128.h"
+
 namespace thermocline::kernels {
 namespace {
 
@@ -24,25 +26,24 @@ using U8x64 = __m512i;
 
 inline void KeepInRegisters(I32x16& v) { asm("" : "+v"(v)); }
 
+inline __m256i Load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline void Store256(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 inline F32x16 ZeroF() { return _mm512_setzero_ps(); }
 inline F32x16 Set1(float v) { return _mm512_set1_ps(v); }
 inline F32x16 LoadF32(const void* p) { return _mm512_loadu_ps(p); }
-inline F32x16 LoadF16(const void* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-}
+inline F32x16 LoadF16(const void* p) { return _mm512_cvtph_ps(Load256(p)); }
 // Eight values from each.
 inline F32x16 LoadF16Pair(const void* low, const void* high) {
-  const __m128i a = _mm_loadu_si128(static_cast<const __m128i*>(low)),
-                b = _mm_loadu_si128(static_cast<const __m128i*>(high));
+  const __m128i a = Load128(low), b = Load128(high);
   return _mm512_cvtph_ps(_mm256_set_m128i(b, a));
 }
 inline F32x16 LoadBF16(const void* p) {
-  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  const __m512i wide = _mm512_cvtepu16_epi32(Load256(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 inline void Store(float* p, F32x16 v) { _mm512_storeu_ps(p, v); }
 inline void StoreF16(std::uint16_t* p, F32x16 v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  Store256(p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
 inline F32x16 AddF(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
@@ -82,12 +83,10 @@ inline I32x16 AndI(I32x16 v, std::int32_t mask) {
 inline I32x16 ShiftRightI(I32x16 v, int bits) {
   return _mm512_srl_epi32(v, _mm_cvtsi32_si128(bits));
 }
-inline I32x16 LoadI8(const void* p) {
-  return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-}
+inline I32x16 LoadI8(const void* p) { return _mm512_cvtepi8_epi32(Load128(p)); }
 // Rounds to nearest even and stores 16 bytes. Requires: values in [-127, 127].
 inline void StoreI8(std::int8_t* p, F32x16 v) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+  Store128(p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
 inline I32x16 RoundI(F32x16 v) { return _mm512_cvtps_epi32(v); }
 
@@ -115,9 +114,7 @@ inline constexpr std::int32_t kWideOffset = 128;
 // Q8_0's q + 128 as Dot4 takes it, less kWideOffset.
 inline U8x64 WideLevels(U8x64 weights) { return weights; }
 
-inline I32x16 ShiftLeftI(I32x16 v, int bits) {
-  return _mm512_slli_epi32(v, static_cast<unsigned>(bits));
-}
+inline I32x16 ShiftLeftI(I32x16 v, int bits) { return _mm512_slli_epi32(v, bits); }
 inline void StoreI32(std::int32_t* p, I32x16 v) { _mm512_storeu_si512(p, v); }
 inline I32x16 SubI(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
 inline U8x64 AndBytes(U8x64 a, U8x64 b) { return _mm512_and_si512(a, b); }
@@ -172,7 +169,7 @@ inline void InterleaveRows(const U8x64 (&rows)[4], U8x64 (&mixed)[4]) {
 }
 // p[i] in every word of quarter i.
 inline U8x64 SpreadFour(const std::int32_t* p) {
-  const __m512i four = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i four = _mm512_castsi128_si512(Load128(p));
   return _mm512_permutexvar_epi32(_mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0),
                                   four);
 }
@@ -200,9 +197,7 @@ inline I32x16 DotBytesWide(I32x16 acc, U8x64 levels, U8x64 coefficients) {
 // Four words of each of sixteen rows, from `offset` bytes on, as four quads.
 inline void TransposeQuads(const std::uint8_t* const (&rows)[16], std::ptrdiff_t offset,
                            std::uint8_t* quads) {
-  const auto load = [&](int row) {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + offset));
-  };
+  const auto load = [&](int row) { return Load128(rows[row] + offset); };
   __m512i v[4];  // quarter q of v[i] is row 4q + i
   for (int i = 0; i < 4; ++i) {
     v[i] = _mm512_castsi128_si512(load(i));
@@ -241,10 +236,8 @@ inline void TransposeQuarters(I32x16 (&v)[4]) {
 inline I32x16 SixBitNumbers(const std::uint8_t* words) {
   std::uint32_t word[3];
   __builtin_memcpy(word, words, 12);
-  const auto last =
-      static_cast<std::int32_t>(word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4);
-  const __m512i all =
-      _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words)));
+  const std::int32_t last = word[0] >> 30 | (word[1] >> 30) << 2 | (word[2] >> 30) << 4;
+  const __m512i all = _mm512_castsi128_si512(Load128(words));
   const __m512i lanes = _mm512_permutexvar_epi32(
       _mm512_setr_epi32(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2), all);
   const __m512i shifted = _mm512_srlv_epi32(

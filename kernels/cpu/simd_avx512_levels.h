@@ -6,12 +6,10 @@
 namespace thermocline::kernels {
 namespace {
 
-inline I32x16 LoadU16(const void* p) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-}
+inline I32x16 LoadU16(const void* p) { return _mm512_cvtepu16_epi32(Load256(p)); }
 // 2^(e - 128) of sixteen bytes e: 2^(e - 127) is e in the exponent, but for 2^-127, which has none.
 inline F32x16 LoadE8M0(const void* p) {
-  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  const __m512i e = _mm512_cvtepu8_epi32(Load128(p));
   const __m512i bits = _mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000));
   return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5F));
 }
@@ -38,7 +36,7 @@ inline U8x64 Bits(U8x64 v) {
 }
 // table[i] of every byte i. Requires: below 16.
 inline U8x64 LookUp(const std::uint8_t (&table)[16], U8x64 indices) {
-  const __m128i once = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  const __m128i once = Load128(table);
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(once), indices);
 }
 // Numbers below 2^15 as AddTimesSum takes them.

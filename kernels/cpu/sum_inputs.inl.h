@@ -38,7 +38,7 @@ struct RowsAhead {
 
   template <DType type>
   static RowsAhead Of(const SumChunk& chunk, const SumRange& range) {
-    constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+    constexpr std::ptrdiff_t kGroupBytes = RowBytes(type, 256);
     return {chunk.rows, chunk.count, range.first / 8 * kGroupBytes,
             (range.first + range.count + 7) / 8 * kGroupBytes};
   }
@@ -67,7 +67,7 @@ struct InputScratch {
 inline InputScratch LayOutInputs(std::uint8_t* bytes, int padded) {
   auto* ints =
       reinterpret_cast<std::int32_t*>((reinterpret_cast<std::uintptr_t>(bytes) + 63) / 64 * 64);
-  const std::ptrdiff_t area = static_cast<std::ptrdiff_t>(padded) * kRowsTogether / 4;
+  const std::ptrdiff_t area = StartOf(padded, kRowsTogether) / 4;
   auto* inverse = reinterpret_cast<float*>(ints + 2 * area);
   auto* sums = reinterpret_cast<std::int32_t*>(inverse + padded);
   return {ints, ints + area, inverse, sums, sums + padded, sums + 2 * padded};
@@ -102,8 +102,8 @@ void RoundInputs(const SumChunk& chunk, RowsAhead& ahead, const SumRange& range,
       SplitBytes(q, high, low);
       high_sum = AddBytes(high_sum, high);
       low_sum = AddBytes(low_sum, low);
-      StoreI32(s.high + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, high);
-      StoreI32(s.low + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, low);
+      StoreI32(s.high + StartOf(k / 4, range.padded) + b, high);
+      StoreI32(s.low + StartOf(k / 4, range.padded) + b, low);
     }
     StoreI32(s.high_sum + b, high_sum);
     StoreI32(s.low_sum + b, low_sum);
@@ -152,7 +152,7 @@ inline void AddInputTile(const SumChunk& chunk, RowsAhead& ahead, const SumRange
       rows[r] = LoadLevels<kWhole>(chunk.rows[k + r] + offset, bytes);
     }
     ahead.Ask<kAskedAdding>();
-    const std::ptrdiff_t word = static_cast<std::ptrdiff_t>(k / 4) * range.padded + block;
+    const std::ptrdiff_t word = StartOf(k / 4, range.padded) + block;
     AddFourRows<type, 0>(rows, s.high + word, s.low + word, tile);
   }
   if constexpr (kInWords<type>) {
@@ -172,7 +172,7 @@ void SumInputsOf(const SumInputsParams& p) {
   range.padded = (range.count + 15) / 16 * 16;
   const InputScratch s = LayOutInputs(p.scratch, range.padded);
   const int tiles = (range.count + kStep - 1) / kStep;
-  __builtin_memset(s.sums, 0, 4 * static_cast<std::size_t>(tiles) * kTileSums);
+  __builtin_memset(s.sums, 0, sizeof(std::int32_t) * tiles * kTileSums);
   BeginInputs(p.limits, range, s);
   const std::uint8_t* rows[2][kRowsTogether];
   SumChunk chunk = RowsFrom(p, 0, rows[0]);
@@ -192,7 +192,7 @@ void SumInputsOf(const SumInputsParams& p) {
   finish.high_sum = s.high_sum;
   finish.low_sum = s.low_sum;
   for (int block = 0; block < range.count; block += kStep) {
-    const std::int32_t* sums = s.sums + static_cast<std::ptrdiff_t>(block / kStep) * kTileSums;
+    const std::int32_t* sums = s.sums + StartOf(block / kStep, kTileSums);
     SumTile<type> tile;
     LoadTile<type>(sums, tile);
     OrderedSums<type> ordered;

@@ -42,7 +42,7 @@ inline SumChunk ChunkAt(const SumRowsParams& p, int first, const std::uint8_t** 
 // Prefetches the rows of the first chunk, which no earlier chunk has prefetched.
 template <DType type>
 void PrefetchRange(const SumChunk& chunk, const SumRange& range) {
-  constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+  constexpr std::ptrdiff_t kGroupBytes = RowBytes(type, 256);
   const std::ptrdiff_t begin = range.first / 8 * kGroupBytes,
                        end = (range.first + range.count + 7) / 8 * kGroupBytes;
   for (int k = 0; k < chunk.count; ++k) {
@@ -76,7 +76,7 @@ void SumOneChunk(const SumChunk& chunk, const SumChunk& next, const SumRange& ra
 
 // Index of the first block of the range in one token's and run's [D / 32].
 inline std::ptrdiff_t SharedAt(const SumRowsParams& p, const SumRange& range, int token, int run) {
-  const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * NumSumRuns(p.weights.rows) + run;
+  const std::ptrdiff_t row = StartOf(token, NumSumRuns(p.weights.rows)) + run;
   return row * range.row_blocks + range.first;
 }
 
@@ -91,15 +91,14 @@ void ShareChunk(const SumRowsParams& p, const SumChunk& chunk, const SumChunk& n
   SumOneChunk<type>(chunk, next, range, scratch,
                     {nullptr, part.high + 32 * at, part.low + 32 * at});
   if (SumTraits<type>::kHasMin) {
-    __builtin_memcpy(part.minimums + at, scratch.minimum,
-                     4 * static_cast<std::size_t>(range.count));
+    __builtin_memcpy(part.minimums + at, scratch.minimum, sizeof(float) * range.count);
   }
 }
 
 // The parts of runs without rows.
 inline void ShareNothing(const SumRowsParams& p, const SumRange& range) {
   const SharedSum& part = *p.shared;
-  const auto count = static_cast<std::size_t>(range.count);
+  const std::size_t count = range.count;
   for (int i = 0; i < p.tokens * NumSumRuns(p.weights.rows); ++i) {
     const std::ptrdiff_t at = SharedAt(p, range, 0, i);
     if (part.limits == nullptr) {
@@ -124,7 +123,7 @@ void SumQuantized(const SumRowsParams& p) {
     const SumChunk next = ChunkAt(p, first + chunk.count, scratch.rows[turn]);
     for (int t = 0; t < p.tokens; ++t) {
       SumChunk mine = chunk;
-      mine.h += static_cast<std::ptrdiff_t>(t) * p.h_stride;
+      mine.h += StartOf(t, p.h_stride);
       if (p.skip_zeros) mine = WithoutZeros(mine, scratch);
       if (p.shared != nullptr) {
         ShareChunk<type>(p, mine, next, range, scratch,
@@ -133,9 +132,8 @@ void SumQuantized(const SumRowsParams& p) {
       }
       FindCoefficients<type>(mine, range, nullptr, scratch);
       RoundCoefficients(range, mine.count, scratch);
-      SumOneChunk<type>(
-          mine, next, range, scratch,
-          {p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride + p.col_begin, nullptr, nullptr});
+      SumOneChunk<type>(mine, next, range, scratch,
+                        {p.out + StartOf(t, p.out_stride) + p.col_begin, nullptr, nullptr});
     }
     first += chunk.count;
     chunk = next;
@@ -146,7 +144,7 @@ void SumQuantized(const SumRowsParams& p) {
 inline F32x16 FinishColumns(const FinishSumParams& p, int c) {
   F32x16 y = ZeroF();
   for (int run = 0; run < p.runs; ++run) {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(run) * p.cols + c;
+    const std::ptrdiff_t at = StartOf(run, p.cols) + c;
     I32x16 high = ZeroI(), low = ZeroI();
     float minimums = 0;
     for (int i = 0; i < p.num_parts; ++i) {
@@ -168,15 +166,15 @@ void FinishSum(const FinishSumParams& p) {
 // N * 16 columns from `col` on.
 template <int N, Column kind>
 void SumFloatColumns(const SumRowsParams& p, int token, int col, int count) {
-  const float* h = p.h + static_cast<std::ptrdiff_t>(token) * p.h_stride;
+  const float* h = p.h + StartOf(token, p.h_stride);
   F32x16 acc[N];
   for (F32x16& each : acc) each = ZeroF();
   const int bytes = Traits(p.weights.type).block_bytes;
   for (int k = 0; k < p.count; ++k) {
-    const std::uint8_t* row = p.weights.row(p.ids[k]) + static_cast<std::ptrdiff_t>(col) * bytes;
+    const std::uint8_t* row = p.weights.row(p.ids[k]) + StartOf(col, bytes);
     alignas(64) std::uint8_t part[64] = {};
     if (count < 16) {
-      __builtin_memcpy(part, row, static_cast<std::size_t>(count * bytes));
+      __builtin_memcpy(part, row, count * bytes);
       row = part;
     }
     if (p.skip_zeros && h[k] == 0) continue;
@@ -184,7 +182,7 @@ void SumFloatColumns(const SumRowsParams& p, int token, int col, int count) {
     for (int i = 0; i < N; ++i)
       acc[i] = Fma(scale, LoadColumn<kind>(row + i * 16 * bytes, 0), acc[i]);
   }
-  float* out = p.out + static_cast<std::ptrdiff_t>(token) * p.out_stride + col;
+  float* out = p.out + StartOf(token, p.out_stride) + col;
   for (int i = 0; i < N; ++i) StorePartial(out + 16 * i, count < 16 ? count : 16, acc[i]);
 }
 
@@ -200,7 +198,7 @@ void SumFloats(const SumRowsParams& p) {
 
 void SumRows(const SumRowsParams& p) {
   for (int t = 0; t < p.tokens && p.shared == nullptr; ++t) {
-    float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
+    float* out = p.out + StartOf(t, p.out_stride);
     for (int c = p.col_begin; c < p.col_end; ++c) out[c] = 0;
   }
   ForDType(p.weights.type, [&](auto type) {

@@ -54,7 +54,7 @@ struct SumScratch {
 };
 
 inline SumScratch LayOut(std::uint8_t* bytes, int padded) {
-  const std::ptrdiff_t area = static_cast<std::ptrdiff_t>(padded) * (kSumChunk + 4);
+  const std::ptrdiff_t area = StartOf(kSumChunk + 4, padded);
   auto* floats = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(bytes) + 63) / 64 * 64);
   auto* ints = reinterpret_cast<std::int32_t*>(floats + area);
   auto* rest = reinterpret_cast<float*>(ints + area / 2);
@@ -78,8 +78,7 @@ template <DType type>
 inline void LoadScales8(const std::uint8_t* row, const SumRange& range, int block, float* a,
                         float* m) {
   using Traits = SumTraits<type>;
-  const std::uint8_t* group = row + static_cast<std::ptrdiff_t>(block / 8) *
-                                        static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+  const std::uint8_t* group = row + block / 8 * RowBytes(type, 256);
   const int count = range.group_blocks(block);
   std::uint16_t halves[16] = {};
   if (count == 8) {
@@ -104,8 +103,7 @@ inline F32x16 TwoHalves(float first, float second) {
 
 // a and m of sub-blocks [block, block + count) of Q4_K, two blocks at most.
 inline void LoadSixBitScales(const std::uint8_t* row, int block, int count, F32x16& a, F32x16& m) {
-  const std::uint8_t* first =
-      row + block / 8 * static_cast<std::ptrdiff_t>(RowBytes(DType::kQ4_K, 256));
+  const std::uint8_t* first = row + block / 8 * RowBytes(DType::kQ4_K, 256);
   const std::uint8_t* second = count > 8 ? first + RowBytes(DType::kQ4_K, 256) : first;
   alignas(64) float d[16];  // d and dmin lead both blocks
   Store(d, LoadF16Pair(first, second));
@@ -116,8 +114,7 @@ inline void LoadSixBitScales(const std::uint8_t* row, int block, int count, F32x
 
 // a of two blocks of 256, or of one.
 inline F32x16 LoadOneScale(const std::uint8_t* row, int block, int count) {
-  const std::uint8_t* first =
-      row + block / 8 * static_cast<std::ptrdiff_t>(RowBytes(DType::kTQ2_0, 256));
+  const std::uint8_t* first = row + block / 8 * RowBytes(DType::kTQ2_0, 256);
   const std::uint8_t* second = count > 8 ? first + RowBytes(DType::kTQ2_0, 256) : first;
   alignas(64) float d[16];
   Store(d, LoadF16Pair(first, second));
@@ -138,7 +135,7 @@ inline void LoadScales(const std::uint8_t* row, const SumRange& range, int block
   } else {
     const bool two = count >= 16 && range.row_blocks - block >= 16;  // whole groups
     if (two || (count <= 8 && range.group_blocks(block) == 8)) {
-      constexpr auto kGroupBytes = static_cast<std::ptrdiff_t>(RowBytes(type, 256));
+      constexpr std::ptrdiff_t kGroupBytes = RowBytes(type, 256);
       const std::uint8_t* group = row + block / 8 * kGroupBytes;
       const std::uint8_t* second = two ? group + kGroupBytes : group;  // its half is not used
       a = LoadF16Pair(group, second);
@@ -180,14 +177,14 @@ void FindCoefficients(const SumChunk& chunk, const SumRange& range, const float*
       F32x16 a, m;
       LoadScales<type>(chunk.rows[k], range, range.first + b, range.count - b, a, m);
       const F32x16 h = Set1(chunk.h[k]), c = MulF(h, a);
-      Store(s.coefficients + static_cast<std::ptrdiff_t>(k) * range.padded + b, c);
+      Store(s.coefficients + StartOf(k, range.padded) + b, c);
       largest = MaxF(largest, AbsF(c));
       if constexpr (SumTraits<type>::kHasMin) minimum = Fma(h, m, minimum);
     }
     if (limits != nullptr) {
       alignas(64) float given[16] = {};
       __builtin_memcpy(given, limits + b,
-                       4 * static_cast<std::size_t>(range.count - b < 16 ? range.count - b : 16));
+                       sizeof(float) * (range.count - b < 16 ? range.count - b : 16));
       largest = LoadF32(given);
     }
     const F32x16 bound = Set1(kActivationMin);
@@ -206,14 +203,14 @@ void RoundCoefficients(const SumRange& range, int rows, const SumScratch& s) {
     for (int k = 0; k < rows; k += 4) {
       I32x16 q[4], high, low;
       for (int r = 0; r < 4; ++r) {
-        const float* c = s.coefficients + static_cast<std::ptrdiff_t>(k + r) * range.padded + b;
+        const float* c = s.coefficients + StartOf(k + r, range.padded) + b;
         q[r] = k + r < rows ? RoundI(MulF(LoadF32(c), inverse)) : ZeroI();
       }
       SplitBytes(q, high, low);
       high_sum = AddBytes(high_sum, high);
       low_sum = AddBytes(low_sum, low);
-      StoreI32(s.high + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, high);
-      StoreI32(s.low + static_cast<std::ptrdiff_t>(k / 4) * range.padded + b, low);
+      StoreI32(s.high + StartOf(k / 4, range.padded) + b, high);
+      StoreI32(s.low + StartOf(k / 4, range.padded) + b, low);
     }
     StoreI32(s.high_sum + b, high_sum);
     StoreI32(s.low_sum + b, low_sum);

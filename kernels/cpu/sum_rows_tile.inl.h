@@ -33,8 +33,8 @@ struct OrderedSums {
 template <DType type>
 inline std::ptrdiff_t LevelsOffset(const SumRange& range, int block) {
   using Traits = SumTraits<type>;
-  return static_cast<std::ptrdiff_t>(block / 8) * static_cast<std::ptrdiff_t>(RowBytes(type, 256)) +
-         Traits::HeaderBytes(range.group_blocks(block)) + block % 8 * Traits::kBlockBytes;
+  return block / 8 * RowBytes(type, 256) + Traits::HeaderBytes(range.group_blocks(block)) +
+         block % 8 * Traits::kBlockBytes;
 }
 
 // Products of levels and coefficients, added up: in 32 bits, or, where the ISA multiplies bytes to

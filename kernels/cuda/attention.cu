@@ -23,15 +23,15 @@ constexpr int BlocksOf(int group) { return group == 1 ? 6 : group == 4 ? 4 : 3; 
 template <KvType kType, int kGroup>
 __global__ void __launch_bounds__(kThreads, BlocksOf(kGroup))
     AttendChunk(DeviceAttentionParams p, int segments) {
-  const auto thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.z);
-  const auto chunk = static_cast<int>(blockIdx.x), chunks = static_cast<int>(gridDim.x);
+  const int thread = threadIdx.x, token = blockIdx.z;
+  const int chunk = blockIdx.x, chunks = gridDim.x;
   const Range all = PositionsOf(p, token);
   const int first = chunk * kAttentionChunk;
   const Range positions = {max(all.begin, first), min(all.end, first + kAttentionChunk)};
   if (positions.begin >= positions.end) return;
   const int group = p.heads / p.kv_heads, tiles = (group + kGroup - 1) / kGroup;
-  const int kv_head = static_cast<int>(blockIdx.y) / tiles;
-  const int in_group = static_cast<int>(blockIdx.y) % tiles * kGroup;
+  const int kv_head = blockIdx.y / tiles;
+  const int in_group = blockIdx.y % tiles * kGroup;
   const int heads = min(kGroup, group - in_group), head = kv_head * group + in_group;
   const Shared<kGroup> shared(p.head_dim);
   float* const states = StateOf(p, token, chunk, chunks, head);  // of neighbouring heads
@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(kThreads, BlocksOf(kGroup))
 
 // Grid: [H, T]. The formula of MergeAttention and FinishAttention.
 __global__ void __launch_bounds__(kThreads) MergeChunks(DeviceAttentionParams p, int chunks) {
-  const auto head = static_cast<int>(blockIdx.x), token = static_cast<int>(blockIdx.y);
+  const int head = blockIdx.x, token = blockIdx.y;
   const Range all = PositionsOf(p, token);
   const int begin = all.begin / kAttentionChunk, end = (all.end - 1) / kAttentionChunk;
-  for (int i = static_cast<int>(threadIdx.x); i < p.head_dim; i += kThreads) {
+  for (int i = threadIdx.x; i < p.head_dim; i += kThreads) {
     const float* state = StateOf(p, token, begin, chunks, head);
     float largest = state[0], total = state[1], out = state[2 + i];
     for (int chunk = begin + 1; chunk <= end; ++chunk) {
@@ -76,9 +76,7 @@ __global__ void __launch_bounds__(kThreads) MergeChunks(DeviceAttentionParams p,
       total = total * a + state[1] * b;
       out = out * a + state[2 + i] * b;
     }
-    const std::size_t at =
-        static_cast<std::size_t>(token * p.heads + head) * static_cast<std::size_t>(p.head_dim) +
-        static_cast<std::size_t>(i);
+    const std::size_t at = StartOf(token * p.heads + head, p.head_dim) + i;
     const float value = out * __fdiv_rn(1.0F, total);
     p.out.x[at] = value;
     // Heads of whole warps; else another launch does it.
@@ -87,16 +85,15 @@ __global__ void __launch_bounds__(kThreads) MergeChunks(DeviceAttentionParams p,
 }
 
 template <KvType kType, int kGroup>
-DeviceError Run(const DeviceAttentionParams& p, unsigned chunks, Stream stream) {
+DeviceError Run(const DeviceAttentionParams& p, int chunks, Stream stream) {
   const int group = p.heads / p.kv_heads, tiles = (group + kGroup - 1) / kGroup;
-  const dim3 grid(chunks, static_cast<unsigned>(p.kv_heads * tiles),
-                  static_cast<unsigned>(p.tokens));
+  const dim3 grid(chunks, p.kv_heads * tiles, p.tokens);
   const int segments = Segments(kGroup, p.head_dim, Loads<kType>::kDims);
   return Launch(AttendChunk<kType, kGroup>, grid, kThreads,
                 SharedBytes(kGroup, p.head_dim, segments), stream, p, segments);
 }
 template <KvType kType>
-DeviceError RunGroup(const DeviceAttentionParams& p, unsigned chunks, Stream stream) {
+DeviceError RunGroup(const DeviceAttentionParams& p, int chunks, Stream stream) {
   const int group = p.heads / p.kv_heads;
   if (group == 1) return Run<kType, 1>(p, chunks, stream);
   return group <= 4 ? Run<kType, 4>(p, chunks, stream) : Run<kType, 8>(p, chunks, stream);
@@ -105,13 +102,12 @@ DeviceError RunGroup(const DeviceAttentionParams& p, unsigned chunks, Stream str
 }  // namespace
 
 DeviceError Attention(const DeviceAttentionParams& p, Stream stream) {
-  const auto chunks = static_cast<unsigned>((p.context + kAttentionChunk - 1) / kAttentionChunk);
+  const int chunks = (p.context + kAttentionChunk - 1) / kAttentionChunk;
   DeviceError error = p.kv.type == KvType::kF16    ? RunGroup<KvType::kF16>(p, chunks, stream)
                       : p.kv.type == KvType::kQ8_0 ? RunGroup<KvType::kQ8_0>(p, chunks, stream)
                                                    : RunGroup<KvType::kF32>(p, chunks, stream);
-  const dim3 grid(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.tokens));
-  if (error == 0)
-    error = Launch(MergeChunks, grid, kThreads, 0, stream, p, static_cast<int>(chunks));
+  const dim3 grid(p.heads, p.tokens);
+  if (error == 0) error = Launch(MergeChunks, grid, kThreads, 0, stream, p, chunks);
   if (error != 0 || p.out.q == nullptr || p.head_dim % 32 == 0) return error;
   return Quantize({.x = p.out, .tokens = p.tokens}, stream);
 }

@@ -27,11 +27,8 @@ __device__ __forceinline__ Range PositionsOf(const DeviceAttentionParams& p, int
 // [T, chunks, H] of max, total, out[Dh].
 __device__ __forceinline__ float* StateOf(const DeviceAttentionParams& p, int token, int chunk,
                                           int chunks, int head) {
-  const auto index = (static_cast<std::size_t>(token) * static_cast<std::size_t>(chunks) +
-                      static_cast<std::size_t>(chunk)) *
-                         static_cast<std::size_t>(p.heads) +
-                     static_cast<std::size_t>(head);
-  return p.scratch + index * static_cast<std::size_t>(p.head_dim + 2);
+  const std::size_t index = (StartOf(token, chunks) + chunk) * p.heads + head;
+  return p.scratch + index * (p.head_dim + 2);
 }
 
 // The contents of one load of K or V.
@@ -46,9 +43,7 @@ struct Loads {
   static_assert(kPositions == 2 * kSlices);
 };
 
-__device__ __forceinline__ uint4 LoadWide(const std::uint8_t* from) {
-  return __ldg(reinterpret_cast<const uint4*>(from));
-}
+__device__ __forceinline__ uint4 LoadWide(const std::uint8_t* from) { return LoadAt<uint4>(from); }
 
 // The floats of 16 bytes.
 template <KvType kType>
@@ -86,7 +81,7 @@ struct Shared {
 std::size_t SharedBytes(int group, int head_dim, int segments) {
   const int floats =
       group * (head_dim + (head_dim + 31) / 32 + kAttentionChunk + segments * head_dim);
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  return floats * sizeof(float);
 }
 // Threads that share dimensions of the values, each with other positions.
 int Segments(int group, int head_dim, int dims) {
@@ -99,19 +94,17 @@ int Segments(int group, int head_dim, int dims) {
 template <KvType kType, int kGroup>
 __device__ __forceinline__ void LoadQueries(const DeviceAttentionParams& p, int token, int head,
                                             int heads, const Shared<kGroup>& shared) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  const std::size_t row =
-      static_cast<std::size_t>(token * p.heads + head) * static_cast<std::size_t>(p.head_dim);
+  const int thread = threadIdx.x;
+  const std::size_t row = StartOf(token * p.heads + head, p.head_dim);
   if constexpr (kType == KvType::kQ8_0) {
     const auto* words = reinterpret_cast<const float*>(p.q.q + row);
     for (int i = thread; i < kGroup * p.head_dim / 4; i += kThreads)
       shared.q[i] = i < heads * p.head_dim / 4 ? words[i] : 0.0F;
     for (int i = thread; i < kGroup * p.head_dim / 32; i += kThreads)
-      shared.scale[i] =
-          i < heads * p.head_dim / 32 ? p.q.scale[row / 32 + static_cast<std::size_t>(i)] : 0.0F;
+      shared.scale[i] = i < heads * p.head_dim / 32 ? p.q.scale[row / 32 + i] : 0.0F;
   } else {
     for (int i = thread; i < kGroup * p.head_dim; i += kThreads)
-      shared.q[i] = i < heads * p.head_dim ? p.q.x[row + static_cast<std::size_t>(i)] : 0.0F;
+      shared.q[i] = i < heads * p.head_dim ? p.q.x[row + i] : 0.0F;
   }
 }
 
@@ -163,11 +156,10 @@ __device__ __forceinline__ void ProductsQ8(const std::uint8_t* panel, int lane, 
       for (int g = 0; g < kGroup; ++g) {
         const int q = words[g * head_dim / 4 + b * 8 + i];
 #pragma unroll
-        for (int s = 0; s < 4; ++s)
-          sums[g][s] = __dp4a(static_cast<int>(each[s] ^ 0x80808080U), q, sums[g][s]);
+        for (int s = 0; s < 4; ++s) sums[g][s] = Dot4(each[s] ^ 0x80808080U, q, sums[g][s]);
       }
     }
-    const uint2 halves = __ldg(reinterpret_cast<const uint2*>(block + lane * 2));
+    const uint2 halves = LoadAt<uint2>(block + lane * 2);
     const float d[4] = {FromHalfBits(halves.x & 0xFFFFU), FromHalfBits(halves.x >> 16),
                         FromHalfBits(halves.y & 0xFFFFU), FromHalfBits(halves.y >> 16)};
 #pragma unroll
@@ -202,14 +194,14 @@ __device__ __forceinline__ void Scores(const DeviceAttentionParams& p, int kv_he
                                        Range positions, const Shared<kGroup>& shared,
                                        float2 (&scores)[kGroup]) {
   constexpr int kPositions = Loads<kType>::kPositions, kSlices = Loads<kType>::kSlices;
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int thread = threadIdx.x;
   const int slice = thread % kSlices, s = first + thread / kSlices * kPositions;
   float dot[kGroup][kPositions] = {};
   if (s < positions.end && s + kPositions > positions.begin) {
-    const std::uint8_t* panel = shared.blocks[(s - first) / kKvBlock] + p.kv.keys_offset +
-                                static_cast<std::size_t>(kv_head) * p.kv.head_stride +
-                                static_cast<std::size_t>(s % kKvBlock / kPanelRows) *
-                                    SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
+    const std::uint8_t* panel =
+        shared.blocks[(s - first) / kKvBlock] + p.kv.keys_offset +
+        StartOf(kv_head, p.kv.head_stride) +
+        s % kKvBlock / kPanelRows * SizesOf<kKeyType<kType>>::PanelBytes(p.head_dim);
     if constexpr (kType == KvType::kQ8_0)
       ProductsQ8<kGroup>(panel, s % kPanelRows, slice, p.head_dim, shared, dot);
     else
@@ -225,7 +217,7 @@ __device__ __forceinline__ void Softmax(float2 (&scores)[kGroup], int heads,
                                         const Shared<kGroup>& shared, float* states,
                                         int state_floats) {
   __shared__ float parts[2][kGroup][kWarps];
-  const auto thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+  const int thread = threadIdx.x, warp = thread / 32;
 #pragma unroll
   for (int g = 0; g < kGroup; ++g) {
     float largest = fmaxf(scores[g].x, scores[g].y);
@@ -264,7 +256,7 @@ struct Value {
                                        int head_dim) {
     const int at = (dim / kPanelRows * kKvBlock + slot) * kPanelRows + dim % kPanelRows;
     if constexpr (kType == KvType::kQ8_0) {
-      bytes = __ldg(reinterpret_cast<const uint2*>(values + 2 * kKvBlock * (head_dim / 32) + at));
+      bytes = LoadAt<uint2>(values + 2 * kKvBlock * (head_dim / 32) + at);
       d = LoadHalfBits(values + 2 * (dim / 32 * kKvBlock + slot));
     } else {
       wide = LoadWide(values + at * (16 / Loads<kType>::kDims));
@@ -290,12 +282,10 @@ __device__ __forceinline__ void Values(const DeviceAttentionParams& p, int kv_he
                                        Range positions, int segments,
                                        const Shared<kGroup>& shared) {
   constexpr int kDims = Loads<kType>::kDims;
-  const int groups = RoundUp(p.head_dim, kPanelRows) / kDims,
-            thread = static_cast<int>(threadIdx.x);
+  const int groups = RoundUp(p.head_dim, kPanelRows) / kDims, thread = threadIdx.x;
   const int segment = thread / groups;
   if (segment >= segments) return;
-  const std::size_t offset =
-      p.kv.values_offset + static_cast<std::size_t>(kv_head) * p.kv.head_stride;
+  const std::size_t offset = p.kv.values_offset + StartOf(kv_head, p.kv.head_stride);
   static_assert(kHeadDimMax / Loads<kType>::kDims <= kThreads);
   const int dim = thread % groups * kDims;
   float acc[kGroup][kDims] = {};

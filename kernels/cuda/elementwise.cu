@@ -12,11 +12,9 @@ constexpr int kThreads = 256, kNormThreads = 1024;
 unsigned Blocks(std::size_t items) {
   return static_cast<unsigned>((items + kThreads - 1) / kThreads);
 }
-std::size_t Elements(int tokens, int n) {
-  return static_cast<std::size_t>(tokens) * static_cast<std::size_t>(n);
-}
+std::size_t Elements(std::size_t tokens, int n) { return tokens * n; }
 __device__ __forceinline__ std::size_t ThreadOfGrid() {
-  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  return StartOf(blockIdx.x, blockDim.x) + threadIdx.x;
 }
 
 // A block for each token. A thread has kValues values and their weights in registers, loaded before
@@ -26,9 +24,9 @@ template <int kValues>
 __global__ void __launch_bounds__(kNormThreads) NormTokens(DeviceNormParams p) {
   __shared__ float tile[kNormTile];
   __shared__ float result;
-  const std::size_t row = static_cast<std::size_t>(blockIdx.x) * static_cast<std::size_t>(p.n);
+  const std::size_t row = StartOf(blockIdx.x, p.n);
   const float* const x = p.x + row;
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int thread = threadIdx.x;
   constexpr int kHeld = kValues > 0 ? kValues : 1;
   float held[kHeld] = {}, weights[kHeld] = {};
 #pragma unroll
@@ -39,9 +37,9 @@ __global__ void __launch_bounds__(kNormThreads) NormTokens(DeviceNormParams p) {
   }
   const auto put = [&](int i, float value, float weight, const Moments& moments) {
     const float normed = Normed(value, moments, p.rms, weight, p.bias, i);
-    p.out.x[row + static_cast<std::size_t>(i)] = normed;
+    p.out.x[row + i] = normed;
     // Rows that are quantised are whole warps.
-    if (p.out.q != nullptr) QuantizeBlock(normed, (row + static_cast<std::size_t>(i)) / 32, p.out);
+    if (p.out.q != nullptr) QuantizeBlock(normed, (row + i) / 32, p.out);
   };
   if constexpr (kValues == 0) {
     const auto value = [&](int i) { return x[i]; };
@@ -98,7 +96,7 @@ DeviceError Norm(const DeviceNormParams& p, Stream stream) {
                       : values <= 4 ? NormTokens<4>
                       : values <= 8 ? NormTokens<8>
                                     : NormTokens<0>;
-  return Launch(kernel, static_cast<unsigned>(p.tokens), kNormThreads, 0, stream, p);
+  return Launch(kernel, p.tokens, kNormThreads, 0, stream, p);
 }
 
 DeviceError Quantize(const DeviceQuantizeParams& p, Stream stream) {

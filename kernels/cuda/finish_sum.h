@@ -22,7 +22,7 @@ __device__ inline float FinishQuantized(const DeviceFinishSumParams& p, int toke
   float y = 0;
 #pragma unroll 4
   for (int run = 0; run < runs; ++run) {
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(token) * runs + run;
+    const std::ptrdiff_t row = StartOf(token, runs) + run;
     const std::ptrdiff_t number = row * blocks + c / 32, at = row * p.cols + c;
     const float limit = LimitOf(p.limits, number);
     int high = 0, low = 0;
@@ -48,8 +48,7 @@ __device__ inline float FinishFloats(const DeviceFinishSumParams& p, int token, 
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
     if (i >= p.parts) break;
-    for (int run = 0; run < runs; ++run)
-      y += p.sums[i][(static_cast<std::ptrdiff_t>(token) * runs + run) * p.cols + c];
+    for (int run = 0; run < runs; ++run) y += p.sums[i][(StartOf(token, runs) + run) * p.cols + c];
   }
   return y;
 }
@@ -59,7 +58,7 @@ template <bool floats>
 __device__ inline void FinishColumn(const DeviceFinishSumParams& p, int token, int c) {
   float y = floats ? FinishFloats(p, token, c) : FinishQuantized(p, token, c);
   if (p.bias != nullptr) y += p.bias[c];
-  float* out = p.out + static_cast<std::ptrdiff_t>(token) * p.out_stride + c;
+  float* out = p.out + StartOf(token, p.out_stride) + c;
   *out = p.accumulate ? *out + y : y;
 }
 

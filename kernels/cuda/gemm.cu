@@ -8,11 +8,11 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void Fold(float* out, int rows, int stride, int half, const float* bias) {
-  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const auto token = static_cast<int>(blockIdx.y);
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  const int token = blockIdx.y;
   if (row >= rows) return;
-  float* to = out + static_cast<std::size_t>(token) * static_cast<std::size_t>(stride) + row;
-  float sum = *to + to[static_cast<std::size_t>(half) * static_cast<std::size_t>(stride)];
+  float* to = out + StartOf(token, stride) + row;
+  float sum = *to + to[StartOf(half, stride)];
   if (bias != nullptr) sum += bias[row];
   *to = sum;
 }
@@ -35,8 +35,7 @@ DeviceError Gemm(const DeviceGemmParams& p, Stream stream) {
       .out = {g.out, p.fold ? nullptr : p.bias, g.out_stride, g.weights.rows, p.accumulate}};
   const DeviceError error = Multiply(args, g.weights.type, stream);
   if (error != 0 || !p.fold) return error;
-  const dim3 grid(static_cast<unsigned>((g.weights.rows + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(g.tokens / 2));
+  const dim3 grid((g.weights.rows + kThreads - 1) / kThreads, g.tokens / 2);
   return Launch(Fold, grid, kThreads, 0, stream, g.out, g.weights.rows, g.out_stride, g.tokens / 2,
                 p.bias);
 }

@@ -55,7 +55,7 @@ struct Few {
   template <bool kWhole>
   static __device__ __forceinline__ void LoadRun(const GemmArgs& args, const std::uint8_t* run,
                                                  int first, int left, Loaded& to) {
-    const auto thread = static_cast<int>(threadIdx.x);
+    const int thread = threadIdx.x;
     const int lane = thread % 32, row = lane / 4, t = lane % 4, groups = args.x.cols / 32;
     const int own = thread / 32 * kAhead;
     const unsigned* q = args.x.words(kTokens == 1 ? 0 : min(row, args.x.tokens - 1)) + t;
@@ -96,7 +96,7 @@ struct Few {
   }
 
   static __device__ __forceinline__ void Multiply(const Loaded& from, Half& half) {
-    const auto thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+    const int thread = threadIdx.x, lane = thread % 32;
     const int row = lane / 4, t = lane % 4;
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32 * kWarps, Few<kType, kTokens, kAhead, kWarp
     FewTokens(GemmArgs args) {
   using F = Few<kType, kTokens, kAhead, kWarps>;
   auto* halves = ptx::DynamicShared<typename F::Half>();
-  const auto thread = static_cast<int>(threadIdx.x), tokens = args.x.tokens;
+  const int thread = threadIdx.x, tokens = args.x.tokens;
   const int groups = args.x.cols / 32, token = thread / kPanelRows, row = thread % kPanelRows;
   const bool adds = token < tokens;
   const std::uint8_t* run = args.weights + blockIdx.x * args.panel_bytes;
@@ -173,16 +173,15 @@ __global__ void __launch_bounds__(32 * kWarps, Few<kType, kTokens, kAhead, kWarp
     __syncthreads();
     if (adds) F::AddUp(halves[half], token, row, min(left, F::kRun), chain);
   }
-  if (adds) args.out.Store(token, static_cast<int>(blockIdx.x) * kPanelRows + row, chain.acc);
+  if (adds) args.out.Store(token, blockIdx.x * kPanelRows + row, chain.acc);
 }
 
 template <DType kType, int kTokens, int kAhead, int kWarps>
 DeviceError Run(const GemmArgs& args, Stream stream) {
   constexpr std::size_t kShared = 2 * sizeof(typename Few<kType, kTokens, kAhead, kWarps>::Half);
   static_assert(kShared <= (48 << 10), "more must be asked for");
-  return Launch(FewTokens<kType, kTokens, kAhead, kWarps>,
-                static_cast<unsigned>(NumPanels(args.out.rows)), 32U * kWarps, kShared, stream,
-                args);
+  return Launch(FewTokens<kType, kTokens, kAhead, kWarps>, NumPanels(args.out.rows), 32U * kWarps,
+                kShared, stream, args);
 }
 
 }  // namespace

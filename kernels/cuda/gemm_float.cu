@@ -38,10 +38,10 @@ template <DType kType, int kTokens>
 __global__ void __launch_bounds__(kThreads) FloatTokens(GemmArgs args) {
   constexpr int kRows = Column<kType>::kRows, kParts = kPanelRows / kRows;
   __shared__ float sums[kThreads / 32][kTokens][kPanelRows];
-  const auto thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int first = static_cast<int>(blockIdx.y) * kTokens, cols = args.x.cols;
+  const int thread = threadIdx.x, lane = thread % 32;
+  const int first = blockIdx.y * kTokens, cols = args.x.cols;
   const int tokens = min(kTokens, args.x.tokens - first);
-  const float* x = args.floats + static_cast<std::size_t>(first) * static_cast<std::size_t>(cols);
+  const float* x = args.floats + StartOf(first, cols);
   const auto* panel = reinterpret_cast<const uint4*>(args.weights + blockIdx.x * args.panel_bytes);
   float acc[kTokens][kRows] = {};
 #pragma unroll 4
@@ -69,15 +69,14 @@ __global__ void __launch_bounds__(kThreads) FloatTokens(GemmArgs args) {
   float sum = 0;
   for (int warp = 0; warp < kThreads / 32; ++warp)
     sum += sums[warp][thread / kPanelRows][thread % kPanelRows];
-  args.out.Store(first + thread / kPanelRows,
-                 static_cast<int>(blockIdx.x) * kPanelRows + thread % kPanelRows, sum);
+  args.out.Store(first + thread / kPanelRows, blockIdx.x * kPanelRows + thread % kPanelRows, sum);
 }
 
 template <DType kType>
 DeviceError Run(const GemmArgs& args, Stream stream) {
-  const auto panels = static_cast<unsigned>(NumPanels(args.out.rows));
+  const int panels = NumPanels(args.out.rows);
   if (args.x.tokens == 1) return Launch(FloatTokens<kType, 1>, panels, kThreads, 0, stream, args);
-  const auto tiles = static_cast<unsigned>((args.x.tokens + kTokenTile - 1) / kTokenTile);
+  const int tiles = (args.x.tokens + kTokenTile - 1) / kTokenTile;
   return Launch(FloatTokens<kType, kTokenTile>, dim3(panels, tiles), kThreads, 0, stream, args);
 }
 

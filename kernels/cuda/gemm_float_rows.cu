@@ -20,7 +20,7 @@ __device__ void AddFour(const DeviceGemmRowsParams& p, const std::uint8_t* row, 
 #pragma unroll
   for (int t = 0; t < kSparseTokensMax; ++t) {
     if (t >= p.tokens) break;
-    const float* x = p.activations.x + static_cast<std::ptrdiff_t>(t) * p.weights.cols + c;
+    const float* x = p.activations.x + StartOf(t, p.weights.cols) + c;
     for (int i = 0; i < 4; ++i) acc[t] = c + i < p.weights.cols ? fmaf(w[i], x[i], acc[t]) : acc[t];
   }
 }
@@ -30,8 +30,7 @@ template <DType type>
 __device__ float MultiplyRow(const DeviceGemmRowsParams& p, const DeviceRows& matrix, int id,
                              int lane) {
   const int slot = matrix.slots != nullptr ? matrix.slots[id] : id;
-  const std::uint8_t* row =
-      matrix.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(matrix.cols);
+  const std::uint8_t* row = matrix.data + slot * SizesOf<type>::RowBytes(matrix.cols);
   float acc[kSparseTokensMax] = {};
   for (int c = lane * 4; c < matrix.cols; c += 128) AddFour<type>(p, row, c, acc);
   float product = 0;
@@ -47,10 +46,9 @@ __device__ float MultiplyRow(const DeviceGemmRowsParams& p, const DeviceRows& ma
 
 template <DType type>
 __global__ void __launch_bounds__(kListThreads) GemmFloats(DeviceGemmRowsParams p) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int count = CountOf(p.neurons, p.weights.neurons);
-  for (int k = static_cast<int>(blockIdx.x) * kWarps + warp; k < count;
-       k += static_cast<int>(gridDim.x) * kWarps) {
+  for (int k = blockIdx.x * kWarps + warp; k < count; k += gridDim.x * kWarps) {
     const Tile tile = {k, 1, count};
     const int id = p.neurons.ids[k];
     float product = MultiplyRow<type>(p, p.weights, id, lane);
@@ -65,7 +63,7 @@ __global__ void __launch_bounds__(kListThreads) GemmFloats(DeviceGemmRowsParams 
 }  // namespace
 
 DeviceError GemmFloatRows(const DeviceGemmRowsParams& p, Stream stream) {
-  const dim3 grid(static_cast<unsigned>(RowsGrid(p.weights.neurons, kWarps))), block(kListThreads);
+  const dim3 grid(RowsGrid(p.weights.neurons, kWarps)), block(kListThreads);
   switch (p.weights.type) {
     case DType::kF32:
       return Launch(GemmFloats<DType::kF32>, grid, block, 0, stream, p);

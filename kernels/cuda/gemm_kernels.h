@@ -16,7 +16,7 @@ struct GemmOut {
 
   __device__ __forceinline__ void Store(int token, int row, float value) const {
     if (row >= rows) return;
-    float* to = out + static_cast<std::size_t>(token) * static_cast<std::size_t>(stride) + row;
+    float* to = out + StartOf(token, stride) + row;
     if (bias != nullptr) value += bias[row];
     *to = accumulate ? *to + value : value;
   }

@@ -32,11 +32,11 @@ __device__ __forceinline__ void EndBlock(const std::uint8_t* block, int lane,
 template <DType kType>
 __global__ void __launch_bounds__(32 * kWarps, 6) ManyTokens(GemmArgs args, int panels) {
   using P = PanelTraits<kType>;
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int panel = static_cast<int>(blockIdx.x) * kWarps + warp;
-  const int first = static_cast<int>(blockIdx.y) * kTiles * kTokenTile;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int panel = blockIdx.x * kWarps + warp;
+  const int first = blockIdx.y * kTiles * kTokenTile;
   if (panel >= panels) return;
-  const std::uint8_t* block = args.weights + static_cast<std::size_t>(panel) * args.panel_bytes;
+  const std::uint8_t* block = args.weights + StartOf(panel, args.panel_bytes);
   const int last = args.x.tokens - 1, groups = args.x.cols / 32, t = lane % 4;
   Chain<kType> chains[kTiles][4];
   for (int begin = 0; begin < groups; begin += P::kBlockGroups, block += P::kBlockBytes) {
@@ -83,8 +83,7 @@ __global__ void __launch_bounds__(32 * kWarps, 6) ManyTokens(GemmArgs args, int 
 
 DeviceError GemmMany(DType type, const GemmArgs& args, Stream stream) {
   const int panels = NumPanels(args.out.rows), tokens = kTiles * kTokenTile;
-  const dim3 grid(static_cast<unsigned>((panels + kWarps - 1) / kWarps),
-                  static_cast<unsigned>((args.x.tokens + tokens - 1) / tokens));
+  const dim3 grid((panels + kWarps - 1) / kWarps, (args.x.tokens + tokens - 1) / tokens);
   return ForQuantizedType(type, [&](auto constant) {
     return Launch(ManyTokens<decltype(constant)::value>, grid, 32 * kWarps, 0, stream, args,
                   panels);

@@ -40,7 +40,7 @@ struct Shared {
   unsigned lives[kRows];  // tokens
 };
 
-__device__ __forceinline__ int Thread() { return static_cast<int>(threadIdx.x); }
+__device__ __forceinline__ int Thread() { return threadIdx.x; }
 
 // Starts copying 256 columns from 256 * step on.
 template <DType type>
@@ -57,8 +57,8 @@ __device__ __forceinline__ void Start(const DeviceGemmRowsParams& p, int step,
     const std::uint8_t* from = shared.rows[row];
     const bool there = from != nullptr;
     if (!there) from = p.weights.data;
-    Stretch::Copy(stage.rows[row], from + static_cast<std::size_t>(step) * Stretch::kBytes,
-                  from + row_bytes, piece, there);
+    Stretch::Copy(stage.rows[row], from + StartOf(step, Stretch::kBytes), from + row_bytes, piece,
+                  there);
   }
   const Activations& x = p.activations;
 #pragma unroll
@@ -66,14 +66,12 @@ __device__ __forceinline__ void Start(const DeviceGemmRowsParams& p, int step,
     const int i = u * kListThreads + Thread(), token = i / 16, piece = i % 16;
     const int there = token < p.tokens ? 1 : 0;
     ptx::CopyAsync<16>(&stage.q[token][16 * piece],
-                       x.q + static_cast<std::ptrdiff_t>(there * token) * x.cols +
-                           step * kTileColumns + 16 * piece,
+                       x.q + StartOf(there * token, x.cols) + step * kTileColumns + 16 * piece,
                        16 * there);
   }
   const int token = Thread() / 2 % kTokens, four = Thread() % 2 * 4;
   const int there = token < p.tokens ? 1 : 0;
-  const std::ptrdiff_t at =
-      static_cast<std::ptrdiff_t>(there * token) * (x.cols / 32) + step * kTileBlocks + four;
+  const std::ptrdiff_t at = StartOf(there * token, x.cols / 32) + step * kTileBlocks + four;
   if (Thread() < 2 * kTokens)
     ptx::CopyAsync<16>(&stage.scale[token][four], x.scale + at, 16 * there);
   else if (Stage<type>::kHasMin && Thread() < 4 * kTokens)
@@ -132,7 +130,7 @@ __device__ __forceinline__ void MultiplyRows(const DeviceGemmRowsParams& p, Shar
     __syncthreads();  // all copies have arrived, and no thread still reads the previous stage
     if (step + kStages - 1 < steps) Start(p, step + kStages - 1, shared);
     ptx::CommitCopies();
-    const std::size_t at = static_cast<std::size_t>(step) * RowStretch<type>::kBytes;
+    const std::size_t at = StartOf(step, RowStretch<type>::kBytes);
     MultiplyStep<type>(shared.stages[step % kStages], row, token,
                        RowStretch<type>::Shift(upper + at), RowStretch<type>::Shift(lower + at),
                        chains);
@@ -148,8 +146,7 @@ __device__ __forceinline__ void FindRow(const std::uint8_t* data, const std::int
                                         bool there, int cols, Shared<type>& shared) {
   if (Thread() >= kRows) return;
   const int slot = !there ? 0 : slots != nullptr ? slots[id] : id;
-  shared.rows[Thread()] =
-      there ? data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(cols) : nullptr;
+  shared.rows[Thread()] = there ? data + slot * SizesOf<type>::RowBytes(cols) : nullptr;
 }
 
 // Calls body(lane's row of the block, token, tile) for the warp's rows, as many at once as fit the
@@ -196,7 +193,7 @@ __global__ void __launch_bounds__(kListThreads, 4) GemmRowTiles(DeviceGemmRowsPa
   __shared__ Shared<type> shared;
   const int count = CountOf(p.neurons, p.weights.neurons);
   bool up = false;
-  for (int first = static_cast<int>(blockIdx.x) * kRows; first < count;) {
+  for (int first = blockIdx.x * kRows; first < count;) {
     const int k = first + Thread() % kRows, last = count - 1;
     const int id = p.neurons.ids[k < last ? k : last];
     const bool there = k < count && (!up || shared.lives[Thread() % kRows] != 0);
@@ -216,7 +213,7 @@ __global__ void __launch_bounds__(kListThreads, 4) GemmRowTiles(DeviceGemmRowsPa
     }
     __syncthreads();  // shared memory is used again
     up = !ends;
-    if (ends) first += static_cast<int>(gridDim.x) * kRows;
+    if (ends) first += gridDim.x * kRows;
   }
   EndRows(p);
 }

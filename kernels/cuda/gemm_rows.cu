@@ -42,7 +42,7 @@ struct Cut {
 
 __device__ Cut CutFor(const DeviceGemmRowsParams& p) {
   Cut cut{1, 1, CountOf(p.neurons, p.weights.neurons)};
-  const int warps = static_cast<int>(gridDim.x) * kWarps;
+  const int warps = gridDim.x * kWarps;
   int units = kUnitsMax;
   while (units * p.tokens > kResultsMax) units /= 2;
   while (2 * cut.rows <= units && cut.rows * warps < cut.count) cut.rows *= 2;
@@ -58,14 +58,14 @@ __device__ void Multiply(const RowBlock<type>& w, const std::uint32_t levels[8],
   using Row = RowTraits<type>;
   const auto* q = reinterpret_cast<const int4*>(x.q + block * 32);
   const int4 left = __ldg(q), right = __ldg(q + 1);
-  int first = __dp4a(static_cast<int>(levels[0]), left.x, 0);
-  first = __dp4a(static_cast<int>(levels[1]), left.y, first);
-  first = __dp4a(static_cast<int>(levels[2]), left.z, first);
-  first = __dp4a(static_cast<int>(levels[3]), left.w, first);
-  int second = __dp4a(static_cast<int>(levels[4]), right.x, 0);
-  second = __dp4a(static_cast<int>(levels[5]), right.y, second);
-  second = __dp4a(static_cast<int>(levels[6]), right.z, second);
-  second = __dp4a(static_cast<int>(levels[7]), right.w, second);
+  int first = Dot4(levels[0], left.x, 0);
+  first = Dot4(levels[1], left.y, first);
+  first = Dot4(levels[2], left.z, first);
+  first = Dot4(levels[3], left.w, first);
+  int second = Dot4(levels[4], right.x, 0);
+  second = Dot4(levels[5], right.y, second);
+  second = Dot4(levels[6], right.z, second);
+  second = Dot4(levels[7], right.w, second);
   if constexpr (Row::kIsQ6) {
     const int half = x.half_sum[block], rest = x.sum[block] - half;
     const int dot =
@@ -97,14 +97,14 @@ __device__ void SumSubBlocks(const DeviceGemmRowsParams& p, const Cut& cut, int 
     const int block = (piece + unit / cut.rows) * 32 + item % 4 * 8;  // the first of eight
     if (block >= blocks) continue;
     const float2* parts = shared.parts + result * 33 + item % 4 * 8;
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(token) * blocks + block;
+    const std::ptrdiff_t at = StartOf(token, blocks) + block;
     float scaled = 0, mins = 0;
     for (int sub = 0; sub < 8; ++sub) {
       scaled = fmaf(parts[sub].x, x.scale[at + sub], scaled);
       if (Row::kIsK) mins = fmaf(parts[sub].y, x.scaled_sum[at + sub], mins);
     }
-    const std::uint8_t* head = shared.rows[unit % cut.rows] +
-                               static_cast<std::size_t>(block / 8 * SizesOf<type>::kBlockBytes);
+    const std::uint8_t* head =
+        shared.rows[unit % cut.rows] + block / 8 * SizesOf<type>::kBlockBytes;
     float2* chain =
         shared.chain + result * (Warp<type>::kPairs + 1) + item % 4 * (Row::kHasMin ? 2 : 1);
     chain[0] = make_float2(LoadHalf(head + (Row::kIsQ6 ? 208 : 0)), scaled);
@@ -133,8 +133,8 @@ __device__ void MultiplySegment(const DeviceGemmRowsParams& p, const Cut& cut, i
       std::uint32_t levels[8];
       Levels<type>(w[i].words, levels);
       for (int t = 0; t < p.tokens; ++t)
-        Multiply<type>(w[i], levels, p.activations, static_cast<std::ptrdiff_t>(t) * blocks + block,
-                       shared, unit * p.tokens + t, lane);
+        Multiply<type>(w[i], levels, p.activations, StartOf(t, blocks) + block, shared,
+                       unit * p.tokens + t, lane);
     }
   }
   __syncwarp();
@@ -152,8 +152,7 @@ __device__ float MultiplyTile(const DeviceGemmRowsParams& p, const DeviceRows& m
   using Row = RowTraits<type>;
   if (lane < cut.rows) {
     const int slot = matrix.slots != nullptr ? matrix.slots[id] : id;
-    shared.rows[lane] =
-        matrix.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(matrix.cols);
+    shared.rows[lane] = matrix.data + slot * SizesOf<type>::RowBytes(matrix.cols);
   }
   __syncwarp();
   const int blocks = p.weights.cols / 32, pieces = (blocks + 31) / 32;
@@ -193,11 +192,10 @@ __device__ void MultiplyUp(const DeviceGemmRowsParams& p, const Cut& cut, const 
 template <DType type, bool gated>
 __global__ void __launch_bounds__(kListThreads, 4) GemmRows(DeviceGemmRowsParams p) {
   __shared__ Warp<type> shared[kWarps];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Cut cut = CutFor(p);
-  const int warps = static_cast<int>(gridDim.x) * kWarps;
-  for (int at = static_cast<int>(blockIdx.x) * kWarps + warp; at * cut.rows < cut.count;
-       at += warps) {
+  const int warps = gridDim.x * kWarps;
+  for (int at = blockIdx.x * kWarps + warp; at * cut.rows < cut.count; at += warps) {
     const Tile tile = {at * cut.rows, cut.rows, cut.count};
     const int k = tile.first + lane, last = cut.count - 1;
     const int id = p.neurons.ids[k < last ? k : last];

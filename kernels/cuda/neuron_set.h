@@ -31,10 +31,10 @@ __device__ inline bool IsLastOf(int blocks, std::int32_t* ticket) {
 // Exclusive sum over the block's threads; `total` gets the sum of all. Requires: kListThreads.
 __device__ inline int BlockPrefix(int value, int* total) {
   __shared__ int warps[kListThreads / 32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int sum = value;
   for (int delta = 1; delta < 32; delta *= 2) {
-    const int left = __shfl_up_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(delta));
+    const int left = __shfl_up_sync(0xFFFFFFFFU, sum, delta);
     if (lane >= delta) sum += left;
   }
   if (lane == 31) warps[warp] = sum;
@@ -91,7 +91,7 @@ __device__ inline unsigned FindListed(const NeuronSet& set, const std::uint16_t*
   if (within == nullptr) return bits;
   const unsigned allowed = FindMasks(within, begin, neurons);
   for (unsigned rest = bits & ~allowed; rest != 0; rest &= rest - 1)
-    set.masks[begin + __ffs(static_cast<int>(rest)) - 1] = 0;
+    set.masks[begin + __ffs(rest) - 1] = 0;
   return bits & allowed;
 }
 
@@ -100,7 +100,7 @@ __device__ inline unsigned FindListed(const NeuronSet& set, const std::uint16_t*
 __device__ inline void WriteList(const NeuronSet& set, const std::uint16_t* within, int neurons) {
   int written = 0;
   for (int round = 0; round < neurons; round += kListRound) {
-    const int begin = round + static_cast<int>(threadIdx.x) * kListStretch;
+    const int begin = round + threadIdx.x * kListStretch;
     const unsigned bits[2] = {FindListed(set, within, begin, neurons),
                               FindListed(set, within, begin + 32, neurons)};
     int total;
@@ -108,7 +108,7 @@ __device__ inline void WriteList(const NeuronSet& set, const std::uint16_t* with
     if (begin < neurons && begin % kSumChunk == 0) set.starts[begin / kSumChunk] = position;
     for (int w = 0; w < 2; ++w) {
       for (unsigned rest = bits[w]; rest != 0; rest &= rest - 1)
-        set.ids[position++] = begin + 32 * w + __ffs(static_cast<int>(rest)) - 1;
+        set.ids[position++] = begin + 32 * w + __ffs(rest) - 1;
     }
     written += total;
     __syncthreads();  // the prefix's memory is used again
@@ -118,7 +118,7 @@ __device__ inline void WriteList(const NeuronSet& set, const std::uint16_t* with
 
 // Ends a launch that wrote `set.masks`; all its threads call it.
 __device__ inline void EndWithList(const NeuronSet& set, const std::uint16_t* within, int neurons) {
-  const int blocks = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
+  const int blocks = gridDim.x * gridDim.y * gridDim.z;
   if (IsLastOf(blocks, set.ticket)) WriteList(set, within, neurons);
 }
 

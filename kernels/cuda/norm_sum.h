@@ -21,8 +21,7 @@ struct TileOf {
   template <typename Of>
   __device__ __forceinline__ void operator()(float* tile, int begin, int count,
                                              const Of& of) const {
-    for (auto i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
-      tile[i] = of(value(begin + i));
+    for (int i = threadIdx.x; i < count; i += blockDim.x) tile[i] = of(value(begin + i));
   }
 };
 
@@ -32,7 +31,7 @@ inline constexpr int kNormTile = 4096;
 template <typename Fill, typename Of, typename Body>
 __device__ __forceinline__ float ChainedSum(int n, float* tile, float* result, const Fill& fill,
                                             const Of& of, const Body& body) {
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int thread = threadIdx.x;
   float chain = 0;
   for (int begin = 0; begin < n; begin += kNormTile) {
     const int count = n - begin < kNormTile ? n - begin : kNormTile;

@@ -193,8 +193,7 @@ struct Q8Tokens {
 
   // Words of the token's levels.
   __device__ __forceinline__ const unsigned* words(int token) const {
-    return reinterpret_cast<const unsigned*>(q + static_cast<std::size_t>(token) *
-                                                     static_cast<std::size_t>(cols));
+    return reinterpret_cast<const unsigned*>(q + StartOf(token, cols));
   }
 };
 

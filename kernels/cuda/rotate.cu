@@ -56,7 +56,7 @@ __device__ __forceinline__ void StoreValue(KvType type, std::uint8_t* values, in
 __device__ __forceinline__ void NormAndRotate(const DeviceRotateParams& p, bool is_query,
                                               int position, float* head, float* tile,
                                               float* result) {
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int thread = threadIdx.x;
   const float* weight = is_query ? p.q_norm : p.k_norm;
   if (weight != nullptr) {
     const auto value = [&](int i) { return head[i]; };
@@ -70,12 +70,11 @@ __device__ __forceinline__ void NormAndRotate(const DeviceRotateParams& p, bool 
   }
   if (p.cos == nullptr) return;
   const int half = p.rope_dim / 2;
-  const std::size_t at = static_cast<std::size_t>(position) * static_cast<std::size_t>(half);
+  const std::size_t at = StartOf(position, half);
   for (int i = thread; i < half; i += kThreads) {
     const int first = p.halves ? i : 2 * i, second = p.halves ? i + half : 2 * i + 1;
     const float a = head[first], b = head[second];
-    const float cos = p.cos[at + static_cast<std::size_t>(i)],
-                sin = p.sin[at + static_cast<std::size_t>(i)];
+    const float cos = p.cos[at + i], sin = p.sin[at + i];
     head[first] = __fsub_rn(__fmul_rn(a, cos), __fmul_rn(b, sin));
     head[second] = __fadd_rn(__fmul_rn(a, sin), __fmul_rn(b, cos));
   }
@@ -86,13 +85,12 @@ __device__ __forceinline__ void NormAndRotate(const DeviceRotateParams& p, bool 
 __global__ void __launch_bounds__(kThreads) RotateTokens(DeviceRotateParams p) {
   __shared__ float tile[kHeadDimMax], head[kHeadDimMax];
   __shared__ float result;
-  const auto thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.y);
+  const int thread = threadIdx.x, token = blockIdx.y;
   const int position = p.positions[token];
-  const bool is_query = static_cast<int>(blockIdx.x) < p.heads;
-  const int index = static_cast<int>(blockIdx.x) - (is_query ? 0 : p.heads);
-  const std::size_t row =
-      static_cast<std::size_t>(token * (is_query ? p.heads : p.kv_heads) + index) *
-      static_cast<std::size_t>(p.head_dim);
+  const int nth = blockIdx.x;
+  const bool is_query = nth < p.heads;
+  const int index = nth - (is_query ? 0 : p.heads);
+  const std::size_t row = StartOf(token * (is_query ? p.heads : p.kv_heads) + index, p.head_dim);
   const float* from = (is_query ? p.q.x : p.k) + row;
   for (int i = thread; i < p.head_dim; i += kThreads) head[i] = from[i];
   __syncthreads();
@@ -100,26 +98,23 @@ __global__ void __launch_bounds__(kThreads) RotateTokens(DeviceRotateParams p) {
   if (is_query) {
     for (int i = thread; i < p.head_dim; i += kThreads) {
       const float value = __fmul_rn(head[i], p.scale);
-      p.q.x[row + static_cast<std::size_t>(i)] = value;
-      if (p.kv.type == KvType::kQ8_0)
-        QuantizeBlock(value, (row + static_cast<std::size_t>(i)) / 32, p.q);
+      p.q.x[row + i] = value;
+      if (p.kv.type == KvType::kQ8_0) QuantizeBlock(value, (row + i) / 32, p.q);
     }
     return;
   }
-  std::uint8_t* block =
-      p.kv.tables[token][position / kKvBlock] + static_cast<std::size_t>(index) * p.kv.head_stride;
+  std::uint8_t* block = p.kv.tables[token][position / kKvBlock] + StartOf(index, p.kv.head_stride);
   for (int i = thread; i < p.head_dim; i += kThreads) {
     const int slot = position % kKvBlock;
     StoreKey(p.kv.type, block + p.kv.keys_offset, slot, p.head_dim, i, head[i]);
-    StoreValue(p.kv.type, block + p.kv.values_offset, slot, p.head_dim, i,
-               p.v[row + static_cast<std::size_t>(i)]);
+    StoreValue(p.kv.type, block + p.kv.values_offset, slot, p.head_dim, i, p.v[row + i]);
   }
 }
 
 }  // namespace
 
 DeviceError Rotate(const DeviceRotateParams& p, Stream stream) {
-  const dim3 grid(static_cast<unsigned>(p.heads + p.kv_heads), static_cast<unsigned>(p.tokens));
+  const dim3 grid(p.heads + p.kv_heads, p.tokens);
   return Launch(RotateTokens, grid, kThreads, 0, stream, p);
 }
 

@@ -46,18 +46,17 @@ template <int n, bool vectors>
 __device__ inline void LoadWords(const std::uint8_t* p, bool aligned, std::uint32_t* out) {
   if (aligned && vectors) {
     for (int i = 0; i < n / 4; ++i) {
-      const uint4 four = __ldg(reinterpret_cast<const uint4*>(p) + i);
+      const uint4 four = LoadAt<uint4>(p, i);
       out[4 * i] = four.x;
       out[4 * i + 1] = four.y;
       out[4 * i + 2] = four.z;
       out[4 * i + 3] = four.w;
     }
   } else if (aligned) {
-    for (int i = 0; i < n; ++i) out[i] = __ldg(reinterpret_cast<const std::uint32_t*>(p) + i);
+    for (int i = 0; i < n; ++i) out[i] = LoadAt<std::uint32_t>(p, i);
   } else {
-    const auto* halves = reinterpret_cast<const std::uint16_t*>(p);
     for (int i = 0; i < n; ++i)
-      out[i] = __ldg(halves + 2 * i) | static_cast<std::uint32_t>(__ldg(halves + 2 * i + 1)) << 16;
+      out[i] = LoadHalfBits(p + 4 * i) | LoadHalfBits(p + 4 * i + 2) << 16;
   }
 }
 
@@ -70,8 +69,8 @@ __device__ inline void LoadRowScales(const std::uint8_t* row, int block, int blo
     const std::uint8_t* head = row + block / 8 * SizesOf<type>::kBlockBytes;
     std::uint32_t words[4];
     LoadWords<4, true>(head, aligned, words);
-    *d = ptx::HalfToFloat(static_cast<std::uint16_t>(words[0] & 0xFFFFU));
-    *m = ptx::HalfToFloat(static_cast<std::uint16_t>(words[0] >> 16));
+    *d = FromHalfBits(words[0] & 0xFFFFU);
+    *m = FromHalfBits(words[0] >> 16);
     *scale = SixBits(words + 1, block % 8);
     *second = SixBits(words + 1, 8 + block % 8);
   } else {

@@ -78,11 +78,11 @@ class RowStretch {
   }
   // A block's weights are factor * level + minimum. Not of Q6_K.
   __device__ __forceinline__ float Factor(int block) const {
-    if constexpr (Row::kIsK) return FromHalfBits(Half(0)) * static_cast<float>(SixBit(block));
+    if constexpr (Row::kIsK) return Scaled(FromHalfBits(Half(0)), SixBit(block));
     return FromHalfBits(Half(2 * block));
   }
   __device__ __forceinline__ float Minimum(int block) const {
-    if constexpr (Row::kIsK) return -FromHalfBits(Half(2)) * static_cast<float>(SixBit(8 + block));
+    if constexpr (Row::kIsK) return Scaled(-FromHalfBits(Half(2)), SixBit(8 + block));
     return FromHalfBits(Half(16 + 2 * block));
   }
 

@@ -22,7 +22,7 @@ __device__ inline Lane LaneOf(const DeviceGemmRowsParams& p, const Tile& tile, i
   Lane out = {lane / p.tokens, lane % p.tokens, 0, false, 0};
   out.valid = out.row < tile.rows && tile.first + out.row < tile.count;
   out.id = out.valid ? p.neurons.ids[tile.first + out.row] : 0;
-  out.at = static_cast<std::ptrdiff_t>(out.token) * p.stride + out.id;
+  out.at = StartOf(out.token, p.stride) + out.id;
   return out;
 }
 
@@ -71,14 +71,14 @@ __device__ inline unsigned LivingRows(const DeviceGemmRowsParams& p, const Tile&
 // The place of bit number n. Requires: there are more than n.
 __device__ inline int PlaceOfBit(unsigned bits, int n) {
   for (; n > 0; --n) bits &= bits - 1;
-  return __ffs(static_cast<int>(bits)) - 1;
+  return __ffs(bits) - 1;
 }
 
 // h of a neuron that is live for any token: `gate` includes its bias, `up` does not.
 __device__ inline void StoreGated(const DeviceGemmRowsParams& p, int id, int token, bool lives,
                                   float gate, float up) {
   if (p.up_bias != nullptr) up += p.up_bias[id];
-  p.h[static_cast<std::ptrdiff_t>(token) * p.stride + id] =
+  p.h[StartOf(token, p.stride) + id] =
       lives ? GatedValue(p.activation, p.activation_threshold, gate, up) : 0.0F;
 }
 

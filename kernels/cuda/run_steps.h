@@ -49,8 +49,8 @@ __device__ __forceinline__ int Place(int token, int row) {
 struct StepLane {
   int lane, g, t, warp;
   __device__ StepLane() {
-    lane = static_cast<int>(threadIdx.x) % 32;
-    warp = static_cast<int>(threadIdx.x) / 32;
+    lane = threadIdx.x % 32;
+    warp = threadIdx.x / 32;
     g = lane / 4;
     t = lane % 4;
   }
@@ -60,7 +60,7 @@ struct StepLane {
 template <DType type, typename StageOf>
 __device__ __forceinline__ void StartStep(const DeviceSumRowsParams& p, int count, int step,
                                           const RunShared<type>& shared, StageOf& stage) {
-  const auto thread = static_cast<int>(threadIdx.x);
+  const int thread = threadIdx.x;
   const std::uint8_t* column = p.weights.data + blockIdx.x * RowStretch<type>::kBytes;
 #pragma unroll
   for (int u = 0; u < (kStepRows * StageOf::kCopies + kStepThreads - 1) / kStepThreads; ++u) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void StartStep(const DeviceSumRowsParams& p, int coun
     if (i >= kStepRows * StageOf::kCopies) break;
     const int row = i / StageOf::kCopies, piece = i % StageOf::kCopies, k = kStepRows * step + row;
     const bool there = k < count;
-    const auto slot = static_cast<std::size_t>(there ? shared.slots[k] : 0);
+    const int slot = there ? shared.slots[k] : 0;
     ptx::CopyAsync<16>(&stage.rows[row][16 * piece],
                        column + slot * SizesOf<type>::RowBytes(p.weights.cols) + 16 * piece,
                        there ? 16 : 0);
@@ -79,8 +79,7 @@ __device__ __forceinline__ void StartStep(const DeviceSumRowsParams& p, int coun
     const int i = u * kStepThreads + thread;
     const int row = i % kStepRows, token = i / kStepRows, k = kStepRows * step + row;
     const bool there = k < count && token < p.tokens;
-    const std::ptrdiff_t at =
-        there ? static_cast<std::ptrdiff_t>(token) * p.h_stride + shared.ids[k] : 0;
+    const std::ptrdiff_t at = there ? StartOf(token, p.h_stride) + shared.ids[k] : 0;
     ptx::CopyAsync<4>(&stage.h[token][Place(token, row)], h + at, there ? 4 : 0);
   }
 }
@@ -131,7 +130,7 @@ __device__ __forceinline__ void ForFours(const StageOf& stage, float factor, con
 template <DType type>
 __device__ __forceinline__ int FindRows(const DeviceSumRowsParams& p, RunShared<type>& shared) {
   const int begin = p.neurons.starts[blockIdx.y], count = p.neurons.starts[blockIdx.y + 1] - begin;
-  for (int k = static_cast<int>(threadIdx.x); k < count; k += kStepThreads) {
+  for (int k = threadIdx.x; k < count; k += kStepThreads) {
     const int id = p.neurons.ids[begin + k];
     shared.slots[k] = p.weights.slots != nullptr ? p.weights.slots[id] : id;
     shared.ids[k] = static_cast<std::uint16_t>(id % kSumChunk);

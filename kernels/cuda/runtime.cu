@@ -22,7 +22,7 @@ namespace {
 // belong to unrelated work (an audit fails, the next token does not).
 DeviceError Code(cudaError_t error) {
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return static_cast<DeviceError>(error);
+  return error;
 }
 cudaStream_t Of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
@@ -99,10 +99,9 @@ DeviceError Probe() {
 __global__ void __launch_bounds__(512)
     SumWordsKernel(const uint4* from, std::size_t count, std::uint32_t* sum) {
   std::uint32_t words = 0;
-  const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  const std::size_t step = StartOf(gridDim.x, blockDim.x);
 #pragma unroll 4
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += step) {
+  for (std::size_t i = StartOf(blockIdx.x, blockDim.x) + threadIdx.x; i < count; i += step) {
     const uint4 four = __ldg(from + i);
     words += four.x + four.y + four.z + four.w;
   }
@@ -112,8 +111,8 @@ __global__ void __launch_bounds__(512)
 
 DeviceError SumWords(const void* from, std::size_t bytes, std::uint32_t* sum, Stream stream) {
   const int blocks = 4 * Multiprocessors();
-  return Launch(SumWordsKernel, dim3(static_cast<unsigned>(blocks)), dim3(512), 0, stream,
-                static_cast<const uint4*>(from), bytes / 16, sum);
+  return Launch(SumWordsKernel, dim3(blocks), dim3(512), 0, stream, static_cast<const uint4*>(from),
+                bytes / 16, sum);
 }
 
 DeviceError Allocate(std::size_t bytes, void** out) { return Code(cudaMalloc(out, bytes)); }

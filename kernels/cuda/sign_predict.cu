@@ -15,7 +15,7 @@ constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 constexpr std::size_t kStaticShared = 46 << 10;  // limit without an attribute call
 
 __device__ inline float InputAt(const DevicePackSignParams& p, int token, int c) {
-  const float* x = p.x + static_cast<std::ptrdiff_t>(token) * p.x_stride;
+  const float* x = p.x + StartOf(token, p.x_stride);
   return x[p.columns != nullptr ? p.columns[c] : c];
 }
 
@@ -23,7 +23,7 @@ __device__ inline float InputAt(const DevicePackSignParams& p, int token, int c)
 __device__ float InverseStep(const DevicePackSignParams& p, int token) {
   __shared__ float staged[kPackColumns];
   __shared__ float chains[16];
-  const int lane = static_cast<int>(threadIdx.x);
+  const int lane = threadIdx.x;
   float chain = 0;
   for (int begin = 0; begin < p.cols; begin += kPackColumns) {
     const int n = p.cols - begin < kPackColumns ? p.cols - begin : kPackColumns;
@@ -45,15 +45,15 @@ __device__ float InverseStep(const DevicePackSignParams& p, int token) {
 // A block for each token; a warp packs 32 columns into a half of a word of each plane.
 __global__ void __launch_bounds__(kPackThreads) PackSignInputKernel(DevicePackSignParams p) {
   __shared__ int total;
-  const int token = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
+  const int token = blockIdx.x, lane = threadIdx.x % 32;
   const int halves = SignWords(p.cols) * 2, largest = (1 << p.slices) - 1;
   const float inverse = p.slices > 1 ? InverseStep(p, token) : 0;
   if (threadIdx.x == 0) total = 0;
   __syncthreads();
-  auto* out = reinterpret_cast<std::uint32_t*>(p.words + static_cast<std::ptrdiff_t>(token) *
-                                                             SignInputWords(p.cols, p.slices));
+  auto* out =
+      reinterpret_cast<std::uint32_t*>(p.words + StartOf(token, SignInputWords(p.cols, p.slices)));
   int sum = 0;
-  for (int half = static_cast<int>(threadIdx.x) / 32; half < halves; half += kPackThreads / 32) {
+  for (int half = threadIdx.x / 32; half < halves; half += kPackThreads / 32) {
     const int c = half * 32 + lane;
     const float x = c < p.cols ? InputAt(p, token, c) : 0;
     const float level = fabsf(x) * inverse + 0.5F;
@@ -109,7 +109,7 @@ __device__ void ScoreRows(const DeviceSignPredictParams& p, const int rows[kRows
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       if (rows[i] < 0) continue;
-      const std::ptrdiff_t from = static_cast<std::ptrdiff_t>(rows[i]) * line + at;
+      const std::ptrdiff_t from = StartOf(rows[i], line) + at;
       sign[i] = __ldg(signs + from);
       if (two_planes) magnitude[i] = __ldg(magnitudes + from);
     }
@@ -125,19 +125,18 @@ __device__ void ScoreRows(const DeviceSignPredictParams& p, const int rows[kRows
 template <bool two_planes>
 __global__ void __launch_bounds__(kListThreads, 6)
     SignPredictKernel(DeviceSignPredictParams p, bool staged) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int words = SignInputWords(p.planes.cols, p.slices) / 2;  // units of 16 bytes per token
   const auto* input = reinterpret_cast<const uint4*>(p.words);
   if (staged) {
     auto* shared = ptx::DynamicShared<uint4>();
-    for (int i = static_cast<int>(threadIdx.x); i < words * p.tokens; i += kListThreads)
-      shared[i] = input[i];
+    for (int i = threadIdx.x; i < words * p.tokens; i += kListThreads) shared[i] = input[i];
     __syncthreads();
     input = shared;
   }
   const int shift = p.shift != nullptr ? *p.shift : 0;
-  for (int first = (static_cast<int>(blockIdx.x) * kWarps + warp) * kRows; first < p.neurons;
-       first += static_cast<int>(gridDim.x) * kWarps * kRows) {
+  for (int first = (blockIdx.x * kWarps + warp) * kRows; first < p.neurons;
+       first += gridDim.x * kWarps * kRows) {
     int rows[kRows];
     unsigned masks[kRows] = {};
 #pragma unroll
@@ -167,7 +166,7 @@ __global__ void __launch_bounds__(kListThreads, 6)
 }
 
 __global__ void __launch_bounds__(kListThreads) LogitPredictKernel(DeviceLogitPredictParams p) {
-  const int id = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int id = blockIdx.x * blockDim.x + threadIdx.x;
   const float least = p.threshold + (p.shift != nullptr ? *p.shift : 0.0F);
   if (id < p.neurons) {
     const int slot = p.slots != nullptr ? p.slots[id] : id;
@@ -176,7 +175,7 @@ __global__ void __launch_bounds__(kListThreads) LogitPredictKernel(DeviceLogitPr
       const float* logits = p.logits + (p.logits_by_slot ? slot : id);
       mask = 0;
       for (int t = 0; t < p.tokens; ++t)
-        mask |= (logits[static_cast<std::ptrdiff_t>(t) * p.logits_stride] >= least ? 1U : 0U) << t;
+        mask |= (logits[StartOf(t, p.logits_stride)] >= least ? 1U : 0U) << t;
     }
     p.out.masks[id] = static_cast<std::uint16_t>(mask);
   }
@@ -186,25 +185,24 @@ __global__ void __launch_bounds__(kListThreads) LogitPredictKernel(DeviceLogitPr
 }  // namespace
 
 DeviceError PackSignInputs(const DevicePackSignParams& p, Stream stream) {
-  return Launch(PackSignInputKernel, dim3(static_cast<unsigned>(p.tokens)), dim3(kPackThreads), 0,
-                stream, p);
+  return Launch(PackSignInputKernel, dim3(p.tokens), dim3(kPackThreads), 0, stream, p);
 }
 
 DeviceError SignPredict(const DeviceSignPredictParams& p, Stream stream) {
   constexpr int kBlocksPerMultiprocessor = 12;
-  const std::size_t bytes = static_cast<std::size_t>(p.tokens) * 8 *
-                            static_cast<std::size_t>(SignInputWords(p.planes.cols, p.slices));
+  const std::size_t bytes =
+      sizeof(std::uint64_t) * p.tokens * SignInputWords(p.planes.cols, p.slices);
   const bool staged = bytes <= kStaticShared;
   const int all = (p.neurons + kWarps * kRows - 1) / (kWarps * kRows),
             most = kBlocksPerMultiprocessor * Multiprocessors();
-  const dim3 grid(static_cast<unsigned>(all < most ? all : most)), block(kListThreads);
+  const dim3 grid(all < most ? all : most), block(kListThreads);
   const auto kernel =
       p.planes.magnitude != nullptr ? SignPredictKernel<true> : SignPredictKernel<false>;
   return Launch(kernel, grid, block, staged ? bytes : 0, stream, p, staged);
 }
 
 DeviceError LogitPredict(const DeviceLogitPredictParams& p, Stream stream) {
-  const dim3 grid(static_cast<unsigned>((p.neurons + kListThreads - 1) / kListThreads));
+  const dim3 grid((p.neurons + kListThreads - 1) / kListThreads);
   return Launch(LogitPredictKernel, grid, dim3(kListThreads), 0, stream, p);
 }
 

@@ -15,7 +15,8 @@ struct SizesOf {
 
   // As RowBytes and PanelBytes of kernels/types.h.
   static __device__ __forceinline__ std::size_t RowBytes(int cols) {
-    return static_cast<std::size_t>(cols / kBlockSize) * static_cast<std::size_t>(kBlockBytes);
+    const std::size_t blocks = cols / kBlockSize;
+    return blocks * kBlockBytes;
   }
   static __device__ __forceinline__ std::size_t PanelBytes(int cols) {
     return kPanelRows * RowBytes(cols);

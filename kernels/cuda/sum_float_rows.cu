@@ -15,25 +15,22 @@ constexpr int kColumns = 64, kSlices = 4;
 template <DType type>
 __device__ void SumFloatRun(const DeviceSumRowsParams& p) {
   __shared__ float slices[kSlices][kColumns];
-  const int run = static_cast<int>(blockIdx.y), token = static_cast<int>(blockIdx.z);
-  const int column = static_cast<int>(threadIdx.x) % kColumns,
-            slice = static_cast<int>(threadIdx.x) / kColumns,
-            c = static_cast<int>(blockIdx.x) * kColumns + column;
+  const int run = blockIdx.y, token = blockIdx.z;
+  const int column = threadIdx.x % kColumns, slice = threadIdx.x / kColumns,
+            c = blockIdx.x * kColumns + column;
   const int end = p.neurons.starts[run + 1];
   float sum = 0;
 #pragma unroll 4
   for (int k = p.neurons.starts[run] + slice; k < end && c < p.weights.cols; k += kSlices) {
     const int id = p.neurons.ids[k], slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-    const std::uint8_t* row =
-        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
-    sum = fmaf(p.h[static_cast<std::ptrdiff_t>(token) * p.h_stride + id], LoadFloat<type>(row, c),
-               sum);
+    const std::uint8_t* row = p.weights.data + slot * SizesOf<type>::RowBytes(p.weights.cols);
+    sum = fmaf(p.h[StartOf(token, p.h_stride) + id], LoadFloat<type>(row, c), sum);
   }
   slices[slice][column] = sum;
   __syncthreads();
   if (slice != 0 || c >= p.weights.cols) return;
   for (int i = 1; i < kSlices; ++i) sum += slices[i][column];
-  p.sums[(static_cast<std::ptrdiff_t>(token) * gridDim.y + run) * p.weights.cols + c] = sum;
+  p.sums[(StartOf(token, gridDim.y) + run) * p.weights.cols + c] = sum;
 }
 
 template <DType type>
@@ -44,15 +41,14 @@ __global__ void __launch_bounds__(kColumns* kSlices) SumOfFloatRows(DeviceSumRow
 template <DType type>
 __global__ void __launch_bounds__(kColumns* kSlices) DownFloatRows(DeviceDownRowsParams p) {
   SumFloatRun<type>(p.sum);
-  const int token = static_cast<int>(blockIdx.z);
-  if (!IsLastOf(static_cast<int>(gridDim.y), p.tickets + token * gridDim.x + blockIdx.x)) return;
-  const int c = static_cast<int>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x);
+  const int token = blockIdx.z;
+  if (!IsLastOf(gridDim.y, p.tickets + token * gridDim.x + blockIdx.x)) return;
+  const int c = blockIdx.x * kColumns + threadIdx.x;
   if (threadIdx.x < kColumns && c < p.finish.cols) FinishColumn<true>(p.finish, token, c);
 }
 
 __global__ void Finish(DeviceFinishSumParams p) {
-  const int c = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
-            token = static_cast<int>(blockIdx.y);
+  const int c = blockIdx.x * blockDim.x + threadIdx.x, token = blockIdx.y;
   if (c >= p.cols) return;
   if (p.sums[0] != nullptr) {
     FinishColumn<true>(p, token, c);
@@ -62,9 +58,7 @@ __global__ void Finish(DeviceFinishSumParams p) {
 }
 
 dim3 GridOf(const DeviceSumRowsParams& p) {
-  return dim3(static_cast<unsigned>((p.weights.cols + kColumns - 1) / kColumns),
-              static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
-              static_cast<unsigned>(p.tokens));
+  return dim3((p.weights.cols + kColumns - 1) / kColumns, NumSumRuns(p.weights.neurons), p.tokens);
 }
 
 // One of three kernels, by the type of `weights`.
@@ -90,8 +84,7 @@ DeviceError DownRowsOfFloats(const DeviceDownRowsParams& p, Stream stream) {
 
 DeviceError FinishSum(const DeviceFinishSumParams& p, Stream stream) {
   constexpr int kThreads = 128;
-  const dim3 grid(static_cast<unsigned>((p.cols + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(p.tokens));
+  const dim3 grid((p.cols + kThreads - 1) / kThreads, p.tokens);
   return Launch(Finish, grid, dim3(kThreads), 0, stream, p);
 }
 

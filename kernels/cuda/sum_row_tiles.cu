@@ -139,10 +139,8 @@ __device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const StepLa
   for (int i = 0; i < 4; ++i) {
     const int token = of.g + i / 2 * 8;
     if (token >= p.tokens) continue;
-    const std::ptrdiff_t row =
-        (static_cast<std::ptrdiff_t>(token) * gridDim.y + blockIdx.y) * p.weights.cols;
-    const int column =
-        (static_cast<int>(blockIdx.x) * kTileBlocks + of.warp) * 32 + 8 * of.t + i % 2 * 4;
+    const std::ptrdiff_t row = (StartOf(token, gridDim.y) + blockIdx.y) * p.weights.cols;
+    const int column = (blockIdx.x * kTileBlocks + of.warp) * 32 + 8 * of.t + i % 2 * 4;
     constexpr int kShift = PanelTraits<type>::kShift;
     *reinterpret_cast<int4*>(out + row + column) = make_int4(
         sums[0][i] >> kShift, sums[1][i] >> kShift, sums[2][i] >> kShift, sums[3][i] >> kShift);
@@ -152,7 +150,7 @@ __device__ __forceinline__ void Store(const DeviceSumRowsParams& p, const StepLa
 // Returns the index of the warp's columns and a token, in [T, R, D / 32].
 __device__ __forceinline__ std::ptrdiff_t NumberOf(const DeviceSumRowsParams& p, const StepLane& of,
                                                    int token) {
-  return (static_cast<std::ptrdiff_t>(token) * gridDim.y + blockIdx.y) * (p.weights.cols / 32) +
+  return (StartOf(token, gridDim.y) + blockIdx.y) * (p.weights.cols / 32) +
          blockIdx.x * kTileBlocks + of.warp;
 }
 
@@ -190,8 +188,7 @@ __global__ void __launch_bounds__(kStepThreads, 2) RowTiles(DeviceSumRowsParams 
 template <bool maxima, bool sums>
 DeviceError LaunchTiles(const DeviceSumRowsParams& p, Stream stream) {
   return ForSummableType(p.weights.type, [&](auto constant) {
-    const dim3 grid(static_cast<unsigned>(p.weights.cols / kTileColumns),
-                    static_cast<unsigned>(NumSumRuns(p.weights.neurons)));
+    const dim3 grid(p.weights.cols / kTileColumns, NumSumRuns(p.weights.neurons));
     return Launch(RowTiles<decltype(constant)::value, maxima, sums>, grid, dim3(kStepThreads), 0,
                   stream, p);
   });

@@ -31,15 +31,15 @@ struct Place {
 __device__ Place PlaceOf(const DeviceSumRowsParams& p) {
   Place at{};
   const int blocks = p.weights.cols / 32, runs = NumSumRuns(p.weights.neurons);
-  at.run = static_cast<int>(blockIdx.y);
-  at.token = static_cast<int>(blockIdx.z);
+  at.run = blockIdx.y;
+  at.token = blockIdx.z;
   at.begin = p.neurons.starts[at.run];
   at.end = p.neurons.starts[at.run + 1];
-  at.in_group = static_cast<int>(threadIdx.x) % 8;
-  at.slice = static_cast<int>(threadIdx.x) / 8;
-  at.block = static_cast<int>(blockIdx.x) * 8 + at.in_group;
+  at.in_group = threadIdx.x % 8;
+  at.slice = threadIdx.x / 8;
+  at.block = blockIdx.x * 8 + at.in_group;
   at.there = at.block < blocks;
-  at.numbers = (static_cast<std::ptrdiff_t>(at.token) * runs + at.run) * blocks + at.block;
+  at.numbers = (StartOf(at.token, runs) + at.run) * blocks + at.block;
   return at;
 }
 
@@ -64,13 +64,13 @@ __device__ __forceinline__ Rows RowsAt(const DeviceSumRowsParams& p, const Place
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     slots[i] = p.weights.slots != nullptr ? p.weights.slots[ids[i]] : ids[i];
-    out.h[i] = p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + ids[i]];
+    out.h[i] = p.h[StartOf(at.token, p.h_stride) + ids[i]];
     if (k + i * stride >= at.end) out.h[i] = 0;
   }
 #pragma unroll
   for (int i = 0; i < kRows; ++i)
-    out.data[i] = p.weights.data + static_cast<std::size_t>(out.h[i] != 0 ? slots[i] : 0) *
-                                       SizesOf<type>::RowBytes(p.weights.cols);
+    out.data[i] =
+        p.weights.data + (out.h[i] != 0 ? slots[i] : 0) * SizesOf<type>::RowBytes(p.weights.cols);
   return out;
 }
 
@@ -81,8 +81,7 @@ __device__ float2 ScalesOf(const DeviceSumRowsParams& p, const Place& at, const 
   int scale, second;
   LoadRowScales<type>(row, at.block, p.weights.cols / 32, p.weights.cols % 256 == 0, &d, &m, &scale,
                       &second);
-  if constexpr (RowTraits<type>::kIsK)
-    return make_float2(d * static_cast<float>(scale), -m * static_cast<float>(second));
+  if constexpr (RowTraits<type>::kIsK) return make_float2(Scaled(d, scale), Scaled(-m, second));
   return make_float2(d, m);
 }
 
@@ -135,14 +134,14 @@ __device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, fl
   for (int i = 0; i < kRows; ++i) {
     const int q = rows.h[i] != 0 ? __float2int_rn(rows.h[i] * a[i] * inverse) : 0;
     const int q_high = (q + 128) >> 8;
-    high |= static_cast<std::uint32_t>(q_high & 255) << (8 * i);
-    low |= static_cast<std::uint32_t>((q - 256 * q_high) & 255) << (8 * i);
+    high |= (q_high & 255U) << (8 * i);
+    low |= ((q - 256 * q_high) & 255U) << (8 * i);
   }
   std::uint32_t levels[4][8];
 #pragma unroll
   for (int i = 0; i < 4; ++i) Levels<type>(words[i], levels[i]);
-  sums.high_all = __dp4a(static_cast<int>(high), 0x01010101, sums.high_all);
-  sums.low_all = __dp4a(static_cast<int>(low), 0x01010101, sums.low_all);
+  sums.high_all = Dot4(high, 0x01010101, sums.high_all);
+  sums.low_all = Dot4(low, 0x01010101, sums.low_all);
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const std::uint32_t in[4] = {levels[0][j], levels[1][j], levels[2][j], levels[3][j]};
@@ -150,9 +149,9 @@ __device__ void AddFour(const DeviceSumRowsParams& p, const Place& at, int k, fl
     Transpose(in, columns);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const int four = static_cast<int>(columns[c]);
-      sums.high[4 * j + c] = __dp4a(static_cast<int>(high), four, sums.high[4 * j + c]);
-      sums.low[4 * j + c] = __dp4a(static_cast<int>(low), four, sums.low[4 * j + c]);
+      const int four = columns[c];
+      sums.high[4 * j + c] = Dot4(high, four, sums.high[4 * j + c]);
+      sums.low[4 * j + c] = Dot4(low, four, sums.low[4 * j + c]);
     }
   }
 }
@@ -178,11 +177,10 @@ __device__ void SumRun(const DeviceSumRowsParams& p, const Place& at, float limi
     }
   }
   __syncthreads();
-  const int column = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  const int column = blockIdx.x * 256 + threadIdx.x;
   if (column >= p.weights.cols) return;
-  const int from = static_cast<int>(threadIdx.x) % 32 * 8 + static_cast<int>(threadIdx.x) / 32;
-  const std::ptrdiff_t to =
-      (static_cast<std::ptrdiff_t>(at.token) * gridDim.y + at.run) * p.weights.cols + column;
+  const int from = threadIdx.x % 32 * 8 + threadIdx.x / 32;
+  const std::ptrdiff_t to = (StartOf(at.token, gridDim.y) + at.run) * p.weights.cols + column;
   p.high[to] = high[from];
   p.low[to] = low[from];
 }
@@ -196,10 +194,8 @@ __device__ void SumMinimums(const DeviceSumRowsParams& p, const Place& at) {
   for (int first = at.begin; first < at.end; first += kSlices) {
     const int k = min(first + at.slice, at.end - 1), id = p.neurons.ids[k];
     const int slot = p.weights.slots != nullptr ? p.weights.slots[id] : id;
-    const std::uint8_t* row =
-        p.weights.data + static_cast<std::size_t>(slot) * SizesOf<type>::RowBytes(p.weights.cols);
-    if (at.in_group == 0)
-      h[at.slice] = p.h[static_cast<std::ptrdiff_t>(at.token) * p.h_stride + id];
+    const std::uint8_t* row = p.weights.data + slot * SizesOf<type>::RowBytes(p.weights.cols);
+    if (at.in_group == 0) h[at.slice] = p.h[StartOf(at.token, p.h_stride) + id];
     minimums[at.slice][at.in_group] = at.there ? ScalesOf<type>(p, at, row).y : 0;
     __syncthreads();
     for (int i = 0; at.slice == 0 && i < min(kSlices, at.end - first); ++i)
@@ -229,15 +225,13 @@ __global__ void __launch_bounds__(kThreads, 2) DownRows(DeviceDownRowsParams p) 
   const Place at = PlaceOf(p.sum);
   SumRun<type>(p.sum, at, LargestOf<type>(p.sum, at));
   if constexpr (RowTraits<type>::kHasMin) SumMinimums<type>(p.sum, at);
-  if (!IsLastOf(static_cast<int>(gridDim.y), p.tickets + at.token * gridDim.x + blockIdx.x)) return;
-  const int column = static_cast<int>(blockIdx.x) * 256 + static_cast<int>(threadIdx.x);
+  if (!IsLastOf(gridDim.y, p.tickets + at.token * gridDim.x + blockIdx.x)) return;
+  const int column = blockIdx.x * 256 + threadIdx.x;
   if (column < p.finish.cols) FinishColumn<false>(p.finish, at.token, column);
 }
 
 dim3 GridOf(const DeviceSumRowsParams& p) {
-  return dim3(static_cast<unsigned>((p.weights.cols + 255) / 256),
-              static_cast<unsigned>(NumSumRuns(p.weights.neurons)),
-              static_cast<unsigned>(p.tokens));
+  return dim3((p.weights.cols + 255) / 256, NumSumRuns(p.weights.neurons), p.tokens);
 }
 
 }  // namespace

@@ -29,9 +29,7 @@ struct Q4Block {
 };
 
 void StoreKeyQ4_0(const StoreKvParams& p) {
-  std::uint8_t* block =
-      p.keys + static_cast<std::ptrdiff_t>(p.slot / kPanelRows) *
-                   static_cast<std::ptrdiff_t>(PanelBytes(DType::kQ4_0, p.head_dim));
+  std::uint8_t* block = p.keys + p.slot / kPanelRows * PanelBytes(DType::kQ4_0, p.head_dim);
   const int lane = p.slot % kPanelRows;
   for (int at = 0; at < p.head_dim; at += kGroup, block += PanelBytes(DType::kQ4_0, kGroup)) {
     const Q4Block q(p.key + at);
@@ -69,28 +67,27 @@ float QuantizeGroup(const float* x, std::int8_t (&q)[kGroup]) {
 }
 
 void StoreFloat(KvType type, std::uint8_t* p, float value) {
-  type == KvType::kF32 ? static_cast<void>(std::memcpy(p, &value, 4)) : StoreHalf(p, value);
+  if (type == KvType::kF32)
+    std::memcpy(p, &value, 4);
+  else
+    StoreHalf(p, value);
 }
 
 void StoreKeyFloat(const StoreKvParams& p) {
   const int bytes = p.type == KvType::kF32 ? 4 : 2;
-  std::uint8_t* panel = p.keys + static_cast<std::size_t>(p.slot / kPanelRows) *
-                                     PanelBytes(KeyType(p.type), p.head_dim);
+  std::uint8_t* panel = p.keys + p.slot / kPanelRows * PanelBytes(KeyType(p.type), p.head_dim);
   for (int i = 0; i < p.head_dim; ++i)
     StoreFloat(p.type, panel + (i * kPanelRows + p.slot % kPanelRows) * bytes, p.key[i]);
 }
 
 void StoreKeyQ8_0(const StoreKvParams& p) {
-  std::uint8_t* block =
-      p.keys + static_cast<std::ptrdiff_t>(p.slot / kPanelRows) *
-                   static_cast<std::ptrdiff_t>(PanelBytes(DType::kQ8_0, p.head_dim));
+  std::uint8_t* block = p.keys + p.slot / kPanelRows * PanelBytes(DType::kQ8_0, p.head_dim);
   const int lane = p.slot % kPanelRows;
   for (int at = 0; at < p.head_dim; at += kGroup, block += PanelBytes(DType::kQ8_0, kGroup)) {
     std::int8_t q[kGroup];
     StoreHalf(block + 2 * lane, QuantizeGroup(p.key + at, q));
     for (int i = 0; i < kGroup; ++i) {
-      block[32 + i / 4 * kQuadBytes + lane * 4 + i % 4] =
-          static_cast<std::uint8_t>(static_cast<int>(q[i]) + 128);
+      block[32 + i / 4 * kQuadBytes + lane * 4 + i % 4] = static_cast<std::uint8_t>(q[i] + 128);
     }
   }
 }
@@ -110,7 +107,7 @@ void StoreValueQ8_0(const StoreKvParams& p) {
     StoreHalf(p.values + 2 * (at / kGroup * kKvBlock + p.slot), QuantizeGroup(p.value + at, q));
     for (int i = 0; i < kGroup; ++i) {
       const int row = (at + i) / kPanelRows * kKvBlock + p.slot;
-      levels[row * kPanelRows + i % kPanelRows] = static_cast<std::uint8_t>(q[i]);
+      levels[row * kPanelRows + i % kPanelRows] = q[i];
     }
   }
 }
@@ -137,8 +134,8 @@ void MergeAttention(const AttentionState& part, int group, int head_dim,
     const float a = std::exp(into.max[g] - max), b = std::exp(part.max[g] - max);
     into.max[g] = max;
     into.total[g] = into.total[g] * a + part.total[g] * b;
-    float* out = into.out + static_cast<std::ptrdiff_t>(g) * head_dim;
-    const float* more = part.out + static_cast<std::ptrdiff_t>(g) * head_dim;
+    float* out = into.out + StartOf(g, head_dim);
+    const float* more = part.out + StartOf(g, head_dim);
     for (int i = 0; i < head_dim; ++i) out[i] = out[i] * a + more[i] * b;
   }
 }
@@ -147,7 +144,7 @@ void CopyAttention(const AttentionState& part, int group, int head_dim,
                    const AttentionState& into) {
   std::copy_n(part.max, group, into.max);
   std::copy_n(part.total, group, into.total);
-  std::copy_n(part.out, static_cast<std::ptrdiff_t>(group) * head_dim, into.out);
+  std::copy_n(part.out, StartOf(group, head_dim), into.out);
 }
 
 void FinishAttention(const AttentionState& state, int group, int head_dim, const float* sinks,
@@ -158,7 +155,7 @@ void FinishAttention(const AttentionState& state, int group, int head_dim, const
       const float max = std::fmax(state.max[g], sinks[g]), share = std::exp(state.max[g] - max);
       inverse = share / (state.total[g] * share + std::exp(sinks[g] - max));
     }
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(g) * head_dim;
+    const std::ptrdiff_t at = StartOf(g, head_dim);
     for (int i = 0; i < head_dim; ++i) out[at + i] = state.out[at + i] * inverse;
   }
 }

@@ -34,40 +34,37 @@ ScaleAndMin ScaleMinK4(const std::uint8_t scales[12], int sub_block) {
 
 void DequantizeQ5_0(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block);
-  for (int c = 0; c < 32; ++c)
-    out[c] = d * static_cast<float>(LevelQ5(block + 2, block + 6, c) - 16);
+  for (int c = 0; c < 32; ++c) out[c] = Scaled(d, LevelQ5(block + 2, block + 6, c) - 16);
 }
 
 void DequantizeQ5_1(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block), m = LoadHalf(block + 2);
-  for (int c = 0; c < 32; ++c)
-    out[c] = d * static_cast<float>(LevelQ5(block + 4, block + 8, c)) + m;
+  for (int c = 0; c < 32; ++c) out[c] = Scaled(d, LevelQ5(block + 4, block + 8, c)) + m;
 }
 
 void DequantizeIq4Nl(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block);
-  for (int c = 0; c < 32; ++c)
-    out[c] = d * static_cast<float>(kIq4Codebook[BitPlane<4, 16>::Get(block + 2, c)]);
+  for (int c = 0; c < 32; ++c) out[c] = Scaled(d, kIq4Codebook[BitPlane<4, 16>::Get(block + 2, c)]);
 }
 
 void DequantizeIq4Xs(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block);
   for (int c = 0; c < 256; ++c) {
-    const float scale = d * static_cast<float>(ScaleIq4Xs(block, c / 32));
+    const float scale = Scaled(d, ScaleIq4Xs(block, c / 32));
     const int level = BitPlane<4, 16>::Get(block + 8 + c / 32 * 16, c % 32);
-    out[c] = scale * static_cast<float>(kIq4Codebook[level]);
+    out[c] = Scaled(scale, kIq4Codebook[level]);
   }
 }
 
 void DequantizeMxfp4(const std::uint8_t* block, float* out) {
   const float scale = ScaleMxfp4(block[0]);
   for (int c = 0; c < 32; ++c)
-    out[c] = scale * static_cast<float>(kMxfp4Codebook[BitPlane<4, 16>::Get(block + 1, c)]);
+    out[c] = Scaled(scale, kMxfp4Codebook[BitPlane<4, 16>::Get(block + 1, c)]);
 }
 
 void DequantizeTq2(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block + 64);
-  for (int c = 0; c < 256; ++c) out[c] = d * static_cast<float>(BitPlane<2, 32>::Get(block, c) - 1);
+  for (int c = 0; c < 256; ++c) out[c] = Scaled(d, BitPlane<2, 32>::Get(block, c) - 1);
 }
 
 void QuantizeTq2(const float* x, std::uint8_t* block, const float*) {
@@ -126,17 +123,17 @@ void DequantizeQ2K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block + 80), dmin = LoadHalf(block + 82);
   for (int c = 0; c < 256; ++c) {
     const std::uint8_t scale_and_min = block[c / 16];
-    const float scale = d * static_cast<float>(scale_and_min & 15);
-    const float min = dmin * static_cast<float>(scale_and_min >> 4);
-    out[c] = scale * static_cast<float>(LevelQ2K(block, c)) - min;
+    const float scale = Scaled(d, scale_and_min & 15);
+    const float min = Scaled(dmin, scale_and_min >> 4);
+    out[c] = Scaled(scale, LevelQ2K(block, c)) - min;
   }
 }
 
 void DequantizeQ3K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block + 108);
   for (int c = 0; c < 256; ++c) {
-    const float scale = d * static_cast<float>(ScaleQ3K(block + 96, c / 16));
-    out[c] = scale * static_cast<float>(LevelQ3K(block, c) - 4);
+    const float scale = Scaled(d, ScaleQ3K(block + 96, c / 16));
+    out[c] = Scaled(scale, LevelQ3K(block, c) - 4);
   }
 }
 
@@ -144,8 +141,7 @@ void DequantizeQ4K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block), dmin = LoadHalf(block + 2);
   for (int c = 0; c < 256; ++c) {
     const auto [scale, min] = ScaleMinK4(block + 4, c / 32);
-    out[c] = d * static_cast<float>(scale) * static_cast<float>(LevelQ4K(block, c)) -
-             dmin * static_cast<float>(min);
+    out[c] = Scaled(d, scale) * static_cast<float>(LevelQ4K(block, c)) - Scaled(dmin, min);
   }
 }
 
@@ -153,16 +149,15 @@ void DequantizeQ5K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block), dmin = LoadHalf(block + 2);
   for (int c = 0; c < 256; ++c) {
     const auto [scale, min] = ScaleMinK4(block + 4, c / 32);
-    out[c] = d * static_cast<float>(scale) * static_cast<float>(LevelQ5K(block, c)) -
-             dmin * static_cast<float>(min);
+    out[c] = Scaled(d, scale) * static_cast<float>(LevelQ5K(block, c)) - Scaled(dmin, min);
   }
 }
 
 void DequantizeQ6K(const std::uint8_t* block, float* out) {
   const float d = LoadHalf(block + 208);
   for (int c = 0; c < 256; ++c) {
-    const float scale = d * static_cast<float>(static_cast<std::int8_t>(block[192 + c / 16]));
-    out[c] = scale * static_cast<float>(LevelQ6K(block, c) - 32);
+    const float scale = Scaled(d, static_cast<std::int8_t>(block[192 + c / 16]));
+    out[c] = Scaled(scale, LevelQ6K(block, c) - 32);
   }
 }
 
@@ -193,7 +188,7 @@ void ConvertMxfp4ToQ5_0(const std::uint8_t* mxfp4, std::uint8_t* q5_0) {
 void ConvertIq4XsToQ8_0(const std::uint8_t* iq4xs, std::uint8_t* q8_0) {
   const float d = LoadHalf(iq4xs);
   for (int sub = 0; sub < 8; ++sub, q8_0 += kBytesQ8_0) {
-    StoreScale(d * static_cast<float>(ScaleIq4Xs(iq4xs, sub)), q8_0);
+    StoreScale(Scaled(d, ScaleIq4Xs(iq4xs, sub)), q8_0);
     for (int c = 0; c < 32; ++c) {
       const int level = BitPlane<4, 16>::Get(iq4xs + 8 + sub * 16, c);
       q8_0[2 + c] = static_cast<std::uint8_t>(kIq4Codebook[level]);

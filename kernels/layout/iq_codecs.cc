@@ -84,7 +84,7 @@ void DequantizeIq3S(const std::uint8_t* block, float* out) {
   const float d = LoadD(block);
   for (int i = 0; i < 64; ++i) {
     const unsigned ninth = (block[66 + i / 8] >> (i % 8)) & 1U;
-    const float scale = d * static_cast<float>(1 + 2 * Nibble(block + 106, i / 8));
+    const float scale = Scaled(d, 1 + 2 * Nibble(block + 106, i / 8));
     const unsigned signs = static_cast<unsigned>(block[74 + i / 2]) >> (i % 2 * 4);
     PutPoint(kIq3SGrid[block[2 + i] | ninth << 8], 4, 3, kIq3SMagnitudes, signs, scale,
              out + 4 * i);

@@ -41,7 +41,7 @@ void PackSixBitNumbers(const int (&numbers)[16], int lane, std::uint8_t* words) 
   std::uint32_t word[3] = {};
   for (int k = 0; k < 15; ++k)
     word[k / 5] |= static_cast<std::uint32_t>(numbers[k]) << (6 * (k % 5));
-  const auto last = static_cast<std::uint32_t>(numbers[15]);
+  const std::uint32_t last = numbers[15];
   for (int w = 0; w < 3; ++w)
     Store32(words + w * kQuadBytes + lane * 4, word[w] | ((last >> (2 * w)) & 3) << 30);
 }
@@ -70,9 +70,9 @@ float PanelValue(DType type, const std::uint8_t* block, int lane, int col) {
   if (!IsBlockOf256(type))
     return layout.min >= 0 ? d * level + PanelHalf(block, layout.min, lane) : d * level;
   const ScaleAndMin numbers = PanelNumbers(type, block, lane, col / (HasHalves(type) ? 16 : 32));
-  const float product = d * static_cast<float>(numbers.scale) * level;
+  const float product = Scaled(d, numbers.scale) * level;
   if (layout.min < 0) return product;
-  return product - PanelHalf(block, layout.min, lane) * static_cast<float>(numbers.min);
+  return product - Scaled(PanelHalf(block, layout.min, lane), numbers.min);
 }
 
 }  // namespace
@@ -184,7 +184,7 @@ void PackTq2(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
 void PackIq4Xs(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
   std::memcpy(out + 2 * lane, block, 2);
   std::uint32_t number[8], word = 0;
-  for (int k = 0; k < 8; ++k) number[k] = static_cast<std::uint32_t>(ScaleIq4Xs(block, k) + 32);
+  for (int k = 0; k < 8; ++k) number[k] = ScaleIq4Xs(block, k) + 32;
   for (int k = 0; k < 5; ++k) word |= number[k] << (6 * k);
   const auto half = static_cast<std::uint16_t>(number[5] | number[6] << 6 | (number[7] >> 2) << 12);
   std::memcpy(out + 32 + 2 * lane, &half, 2);
@@ -193,21 +193,19 @@ void PackIq4Xs(DType, const std::uint8_t* block, int lane, std::uint8_t* out) {
 }
 
 void PackFloat(DType type, const std::uint8_t* block, int lane, std::uint8_t* out) {
-  const auto bytes = static_cast<std::size_t>(Traits(type).block_bytes);
-  std::memcpy(out + static_cast<std::size_t>(lane) * bytes, block, bytes);
+  const int bytes = Traits(type).block_bytes;
+  std::memcpy(out + StartOf(lane, bytes), block, bytes);
 }
 
 void PackPanel(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* panel) {
   const DTypeTraits& traits = Traits(type);
-  const auto block_bytes = static_cast<std::size_t>(traits.block_bytes);
+  const int block_bytes = traits.block_bytes;
   if (num_rows < kPanelRows) std::memset(panel, 0, PanelBytes(type, cols));
   for (int b = 0; b < cols / traits.block_size; ++b) {
-    std::uint8_t* out = panel + static_cast<std::size_t>(b) * kPanelRows * block_bytes;
+    std::uint8_t* out = panel + StartOf(b, kPanelRows * block_bytes);
     for (int lane = 0; lane < num_rows; ++lane) {
-      CodecOf(type).pack(type,
-                         rows + static_cast<std::size_t>(lane) * RowBytes(type, cols) +
-                             static_cast<std::size_t>(b) * block_bytes,
-                         lane, out);
+      CodecOf(type).pack(type, rows + lane * RowBytes(type, cols) + StartOf(b, block_bytes), lane,
+                         out);
     }
   }
 }
@@ -223,7 +221,7 @@ void DequantizePackedRow(const PackedMatrix& matrix, int row, float* out) {
     } else {
       DequantizeRow(matrix.type, block + lane * traits.block_bytes, 1, out + c);
     }
-    block += static_cast<std::ptrdiff_t>(kPanelRows) * traits.block_bytes;
+    block += kPanelRows * traits.block_bytes;
   }
 }
 

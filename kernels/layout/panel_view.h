@@ -70,15 +70,15 @@ inline int PanelLevel(DType type, const std::uint8_t* block, int lane, int col) 
 // Six-bit number `k` (0..15) of row `lane`; `words` is u32[3][16].
 inline int SixBitNumber(const std::uint8_t* words, int lane, int k) {
   const auto word = [&](int w) { return Load32(words + w * kQuadBytes + lane * 4); };
-  if (k == 15) return static_cast<int>(word(0) >> 30 | (word(1) >> 30) << 2 | (word(2) >> 30) << 4);
-  return static_cast<int>((word(k / 5) >> (6 * (k % 5))) & 63);
+  if (k == 15) return word(0) >> 30 | (word(1) >> 30) << 2 | (word(2) >> 30) << 4;
+  return (word(k / 5) >> (6 * (k % 5))) & 63;
 }
 
 // Scale of sub-block `k` (0..7) of IQ4_XS.
 inline int PanelScaleIq4Xs(const std::uint8_t* block, int lane, int k) {
   const std::uint32_t word = Load32(block + 64 + 4 * lane), half = Load16(block + 32 + 2 * lane);
-  if (k == 7) return static_cast<int>(word >> 30 | half >> 12 << 2) - 32;
-  return static_cast<int>((k < 5 ? word >> (6 * k) : half >> (6 * (k - 5))) & 63) - 32;
+  if (k == 7) return (word >> 30 | half >> 12 << 2) - 32;
+  return ((k < 5 ? word >> (6 * k) : half >> (6 * (k - 5))) & 63) - 32;
 }
 
 // The numbers of sub-block `k` of a block of 256 columns: of 32 columns, or of 16 (HasHalves).

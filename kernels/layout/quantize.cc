@@ -26,23 +26,22 @@ void QuantizeBF16(const float* x, std::uint8_t* p, const float*) { Store16(p, Fl
 
 void DequantizeQ8_0(const std::uint8_t* block, float* out) {
   const float d = HalfToFloat(Load16(block));
-  for (int i = 0; i < 32; ++i)
-    out[i] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + i]));
+  for (int i = 0; i < 32; ++i) out[i] = Scaled(d, static_cast<std::int8_t>(block[2 + i]));
 }
 
 void DequantizeQ4_0(const std::uint8_t* block, float* out) {
   const float d = HalfToFloat(Load16(block));
   for (int i = 0; i < 16; ++i) {
-    out[i] = d * static_cast<float>((block[2 + i] & 15) - 8);
-    out[i + 16] = d * static_cast<float>((block[2 + i] >> 4) - 8);
+    out[i] = Scaled(d, (block[2 + i] & 15) - 8);
+    out[i + 16] = Scaled(d, (block[2 + i] >> 4) - 8);
   }
 }
 
 void DequantizeQ4_1(const std::uint8_t* block, float* out) {
   const float d = HalfToFloat(Load16(block)), m = HalfToFloat(Load16(block + 2));
   for (int i = 0; i < 16; ++i) {
-    out[i] = d * static_cast<float>(block[4 + i] & 15) + m;
-    out[i + 16] = d * static_cast<float>(block[4 + i] >> 4) + m;
+    out[i] = Scaled(d, block[4 + i] & 15) + m;
+    out[i + 16] = Scaled(d, block[4 + i] >> 4) + m;
   }
 }
 
@@ -184,21 +183,19 @@ std::uint16_t FloatToBfloat(float value) {
 
 void DequantizeRow(DType type, const std::uint8_t* row, int n, float* out) {
   if (type == DType::kF32) {
-    std::memcpy(out, row, static_cast<std::size_t>(n) * 4);
+    std::memcpy(out, row, sizeof(float) * n);
     return;
   }
   const DTypeTraits& traits = Traits(type);
   ForBlocks(type, n, [&](int b) {
-    CodecOf(type).dequantize(row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes,
-                             out + b * traits.block_size);
+    CodecOf(type).dequantize(row + StartOf(b, traits.block_bytes), out + b * traits.block_size);
   });
 }
 
 void QuantizeRow(DType type, const float* x, int n, std::uint8_t* row, const float* importance) {
   const DTypeTraits& traits = Traits(type);
   ForBlocks(type, n, [&](int b) {
-    CodecOf(type).quantize(x + b * traits.block_size,
-                           row + static_cast<std::ptrdiff_t>(b) * traits.block_bytes,
+    CodecOf(type).quantize(x + b * traits.block_size, row + StartOf(b, traits.block_bytes),
                            importance == nullptr ? nullptr : importance + b * traits.block_size);
   });
 }
@@ -218,22 +215,20 @@ bool ConvertsExactly(DType from, DType to) {
 void ConvertRow(DType from, const std::uint8_t* row, int n, DType to, std::uint8_t* out) {
   if (const Conversion* conversion = FindConversion(from, to)) {
     const int columns = Traits(from).block_size;
-    ForBlocks(from, n, [&](int b) {
-      const auto block = static_cast<std::size_t>(b);
+    ForBlocks(from, n, [&](int block) {
       conversion->convert(row + block * RowBytes(from, columns),
                           out + block * RowBytes(to, columns));
     });
     return;
   }
-  std::vector<float> values(static_cast<std::size_t>(n));
+  std::vector<float> values(n);
   DequantizeRow(from, row, n, values.data());
   QuantizeRow(to, values.data(), n, out);
 }
 
 int FindNonFiniteBlock(DType type, const std::uint8_t* row, int n) {
   for (int b = 0; b < n / Traits(type).block_size; ++b) {
-    if (!IsFiniteBlock(type, row + static_cast<std::ptrdiff_t>(b) * Traits(type).block_bytes))
-      return b;
+    if (!IsFiniteBlock(type, row + StartOf(b, Traits(type).block_bytes))) return b;
   }
   return -1;
 }

@@ -41,8 +41,8 @@ inline void ForRowGroups(DType type, int cols, const Body& body) {
   const int blocks = cols / layout.block;
   for (int b = 0; b < blocks; b += layout.group_blocks) {
     const int count = blocks - b < layout.group_blocks ? blocks - b : layout.group_blocks;
-    body(RowGroup{b * static_cast<std::ptrdiff_t>(Traits(type).block_bytes),
-                  b * static_cast<std::ptrdiff_t>(PanelBytes(type, layout.block)), count});
+    body(RowGroup{StartOf(b, Traits(type).block_bytes), StartOf(b, PanelBytes(type, layout.block)),
+                  count});
   }
 }
 

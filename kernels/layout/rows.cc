@@ -13,16 +13,16 @@ namespace {
 template <bool kToPanel>
 void Move(std::uint8_t* panel, std::uint8_t* row, int bytes) {
   if (kToPanel) {
-    std::memcpy(panel, row, static_cast<std::size_t>(bytes));
+    std::memcpy(panel, row, bytes);
   } else {
-    std::memcpy(row, panel, static_cast<std::size_t>(bytes));
+    std::memcpy(row, panel, bytes);
   }
 }
 
 template <bool kToPanel>
 void MoveGroups(DType type, int lane, int cols, std::uint8_t* panel, std::uint8_t* row) {
   const RowLayout layout = RowLayoutOf(type);
-  const auto block_bytes = static_cast<std::ptrdiff_t>(PanelBytes(type, layout.block));
+  const std::ptrdiff_t block_bytes = PanelBytes(type, layout.block);
   ForRowGroups(type, cols, [&](const RowGroup& group) {
     std::uint8_t* from = row + group.row_offset;
     std::uint8_t* to = panel + group.panel_offset;
@@ -57,36 +57,32 @@ void MoveRow(DType type, int lane, int cols, std::uint8_t* panel, std::uint8_t* 
   if (Traits(type).quantized) return MoveGroups<kToPanel>(type, lane, cols, panel, row);
   const int bytes = Traits(type).block_bytes;
   for (int c = 0; c < cols; ++c, row += bytes)
-    Move<kToPanel>(panel + static_cast<std::ptrdiff_t>(c) * bytes * kPanelRows + lane * bytes, row,
-                   bytes);
+    Move<kToPanel>(panel + StartOf(c, bytes) * kPanelRows + lane * bytes, row, bytes);
 }
 
 }  // namespace
 
 void PackRows(DType type, const std::uint8_t* rows, int num_rows, int cols, std::uint8_t* out) {
   if (!Traits(type).quantized) {
-    std::memcpy(out, rows, static_cast<std::size_t>(num_rows) * RowBytes(type, cols));
+    std::memcpy(out, rows, num_rows * RowBytes(type, cols));
     return;
   }
   thread_local std::vector<std::uint8_t> panel;
   panel.resize(PanelBytes(type, cols));
   PackPanel(type, rows, num_rows, cols, panel.data());
   for (int r = 0; r < num_rows; ++r)
-    MoveRow<false>(type, r, cols, panel.data(),
-                   out + static_cast<std::size_t>(r) * RowBytes(type, cols));
+    MoveRow<false>(type, r, cols, panel.data(), out + r * RowBytes(type, cols));
 }
 
 void RowsFromPanel(DType type, const std::uint8_t* panel, int cols, std::uint8_t* rows) {
   for (int r = 0; r < kPanelRows; ++r)
     MoveRow<false>(type, r, cols, const_cast<std::uint8_t*>(panel),
-                   rows + static_cast<std::size_t>(r) * RowBytes(type, cols));
+                   rows + r * RowBytes(type, cols));
 }
 
 void PanelFromRows(DType type, const std::uint8_t* rows, int cols, std::uint8_t* panel) {
   for (int r = 0; r < kPanelRows; ++r)
-    MoveRow<true>(
-        type, r, cols, panel,
-        const_cast<std::uint8_t*>(rows) + static_cast<std::size_t>(r) * RowBytes(type, cols));
+    MoveRow<true>(type, r, cols, panel, const_cast<std::uint8_t*>(rows) + r * RowBytes(type, cols));
 }
 
 void LaneFromRow(DType type, const std::uint8_t* row, int cols, int lane, std::uint8_t* panel) {

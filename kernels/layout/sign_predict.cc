@@ -88,7 +88,7 @@ SignInput PackSignInput(const float* x, int cols, int slices, std::uint64_t* wor
 
 std::int32_t SignThreshold(int alpha_thousandths, int cols) {
   // negatives = (D - S) / 2 and positives = (D + S) / 2, so S >= D (1000 - a) / (1000 + a).
-  const std::int64_t numerator = static_cast<std::int64_t>(cols) * (1000 - alpha_thousandths),
+  const std::int64_t numerator = std::int64_t{cols} * (1000 - alpha_thousandths),
                      denominator = 1000 + alpha_thousandths;
   std::int64_t least = numerator / denominator;
   if (numerator > 0 && numerator % denominator != 0) ++least;

@@ -15,13 +15,13 @@ std::size_t SumScratchBytes(int columns) {
   // Coefficients as floats and as two bytes each, for a chunk of rows padded to four and blocks
   // padded to 16; then five numbers for each block, and pointers to the rows of two chunks and to
   // the chosen rows.
-  const auto blocks = static_cast<std::size_t>((columns + 511) / 512) * 16;
+  const std::size_t blocks = (columns + 511) / 512 * 16;
   return blocks * (kSumChunk + 4) * (4 + 2) + 5 * blocks * 4 + (kSumChunk + 4) * (3 * 8 + 4) + 128;
 }
 
 std::size_t SumInputsScratchBytes(int outputs) {
   constexpr std::size_t kRowsMax = 16;  // rows whose coefficients are held at the same time
-  const auto padded = (static_cast<std::size_t>(outputs) / 32 + 15) / 16 * 16;
+  const std::size_t padded = (outputs / 32 + 15) / 16 * 16;
   // Words of coefficients, numbers of a block; sums of all columns by two bytes, whole tiles.
   return 64 + padded * (2 * kRowsMax + 4 * 3) + 8 * (32 * padded + 128);
 }

@@ -23,13 +23,13 @@ float LoadFloat(KvType type, const std::uint8_t* p) {
 float KeyAt(const AttentionParams& p, int position, int dim) {
   const DType type = KeyType(p.type);
   const int lane = position % kPanelRows, panel = position % kKvBlock / kPanelRows;
-  const std::uint8_t* keys = p.blocks[position / kKvBlock] + p.keys_offset +
-                             static_cast<std::size_t>(panel) * PanelBytes(type, p.head_dim);
+  const std::uint8_t* keys =
+      p.blocks[position / kKvBlock] + p.keys_offset + panel * PanelBytes(type, p.head_dim);
   if (!IsQuantized(p.type))
     return LoadFloat(p.type, keys + (dim * kPanelRows + lane) * Traits(type).block_bytes);
-  keys += static_cast<std::size_t>(dim / kGroup) * PanelBytes(type, kGroup);
-  return PanelHalf(keys, 0, lane) *
-         static_cast<float>(PanelLevel(type, keys, lane, dim % kGroup) - LayoutOf(type).offset);
+  keys += dim / kGroup * PanelBytes(type, kGroup);
+  return Scaled(PanelHalf(keys, 0, lane),
+                PanelLevel(type, keys, lane, dim % kGroup) - LayoutOf(type).offset);
 }
 
 float ValueAt(const AttentionParams& p, int position, int dim) {
@@ -40,20 +40,18 @@ float ValueAt(const AttentionParams& p, int position, int dim) {
     return LoadFloat(p.type, values + at * Traits(KeyType(p.type)).block_bytes);
   const float scale = HalfToFloat(Load16(values + 2 * (dim / kGroup * kKvBlock + slot)));
   const std::uint8_t* levels = values + 2 * kKvBlock * (p.head_dim / kGroup);
-  if (p.type == KvType::kQ8_0)
-    return scale * static_cast<float>(static_cast<std::int8_t>(levels[at]));
+  if (p.type == KvType::kQ8_0) return Scaled(scale, static_cast<std::int8_t>(levels[at]));
   constexpr int kHalf = kPanelRows / 2;
   const int byte = levels[row * kHalf + dim % kHalf];
-  return scale * static_cast<float>((dim % kPanelRows < kHalf ? byte & 15 : byte >> 4) - 8);
+  return Scaled(scale, (dim % kPanelRows < kHalf ? byte & 15 : byte >> 4) - 8);
 }
 
 float Score(const AttentionParams& p, int row, int position) {
-  const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(p.head_dim);
+  const std::size_t at = StartOf(row, p.head_dim);
   float dot = 0;
   for (int i = 0; i < p.head_dim; ++i) {
-    const std::size_t j = at + static_cast<std::size_t>(i);
-    const float q =
-        !IsQuantized(p.type) ? p.q.x[j] : p.q.scale[j / kGroup] * static_cast<float>(p.q.q[j]);
+    const std::size_t j = at + i;
+    const float q = !IsQuantized(p.type) ? p.q.x[j] : Scaled(p.q.scale[j / kGroup], p.q.q[j]);
     dot += q * KeyAt(p, position, i);
   }
   return p.score_cap > 0 ? p.score_cap * std::tanh(dot / p.score_cap) : dot;
@@ -66,7 +64,7 @@ void Attention(const AttentionParams& p) {
     const auto [begin, end] = p.spans[row / p.group];
     float max = -INFINITY, total = 0;
     for (int s = begin; s < end; ++s) max = std::max(max, Score(p, row, s));
-    float* out = p.state.out + static_cast<std::ptrdiff_t>(row) * p.head_dim;
+    float* out = p.state.out + StartOf(row, p.head_dim);
     std::fill_n(out, p.head_dim, 0.0F);
     for (int s = begin; s < end; ++s) {
       const float weight = std::exp(Score(p, row, s) - max);

@@ -9,8 +9,7 @@ namespace thermocline::kernels::reference {
 namespace {
 
 float LoadWeight(DType type, const std::uint8_t* panel, int col, int lane) {
-  const std::size_t index =
-      static_cast<std::size_t>(col) * kPanelRows + static_cast<std::size_t>(lane);
+  const std::size_t index = StartOf(col, kPanelRows) + lane;
   if (type == DType::kF32) {
     float value;
     std::memcpy(&value, panel + index * 4, 4);
@@ -87,7 +86,7 @@ float DotBlocks256(const PackedMatrix& w, const std::uint8_t* block, int lane, c
 
 float Output(const GemmParams& p, const std::uint8_t* panel, int lane, int token) {
   const Activations& a = p.activations;
-  const std::size_t at = static_cast<std::size_t>(token) * static_cast<std::size_t>(a.cols);
+  const std::size_t at = StartOf(token, a.cols);
   if (!Traits(p.weights.type).quantized) return DotFloat(p.weights, panel, lane, a.x + at);
   const TokenView x{a.q + at, a.scale + at / 32, a.scaled_sum + at / 32};
   return IsBlockOf256(p.weights.type) ? DotBlocks256(p.weights, panel, lane, x)
@@ -100,8 +99,7 @@ void Gemm(const GemmParams& p) {
   for (int panel = p.panel_begin; panel < p.panel_end; ++panel) {
     for (int lane = 0; lane < kPanelRows && panel * kPanelRows + lane < p.weights.rows; ++lane) {
       for (int t = 0; t < p.tokens; ++t) {
-        p.out[static_cast<std::size_t>(t) * static_cast<std::size_t>(p.out_stride) +
-              static_cast<std::size_t>(panel * kPanelRows + lane)] =
+        p.out[StartOf(t, p.out_stride) + panel * kPanelRows + lane] =
             Output(p, p.weights.panel(panel), lane, t);
       }
     }

@@ -35,7 +35,7 @@ void Quantize(const QuantizeParams& p) {
       p.pair_sum[2 * b + half] = PairSum(p.q + b * kActivationBlock + 16 * half);
     p.scale[b] = max / 127.0F;
     p.sum[b] = sum;
-    p.scaled_sum[b] = p.scale[b] * static_cast<float>(sum);
+    p.scaled_sum[b] = Scaled(p.scale[b], sum);
   }
 }
 

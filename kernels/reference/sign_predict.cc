@@ -10,7 +10,7 @@ namespace thermocline::kernels::reference {
 void SignScores(const SignScoresParams& p) {
   const int stride = SignWords(p.planes.cols);
   for (int row = p.row_begin; row < p.row_end; ++row) {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(row) * stride;
+    const std::ptrdiff_t at = StartOf(row, stride);
     std::int32_t negative = 0, large = 0, large_negative = 0;
     for (int w = 0; w < stride; ++w) {
       const std::uint64_t differ = p.planes.sign[at + w] ^ p.input.sign[w];

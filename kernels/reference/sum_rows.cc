@@ -22,12 +22,12 @@ RowBlock ReadBlock(DType type, const std::uint8_t* lane, int block) {
   const PanelLayout layout = LayoutOf(type);
   const bool k_type = Traits(type).block_size == 256;
   const int in_block = k_type ? block % 8 : 0;
-  const std::uint8_t* data = lane + static_cast<std::size_t>(k_type ? block / 8 : block) *
-                                        PanelBytes(type, Traits(type).block_size);
+  const std::uint8_t* data =
+      lane + (k_type ? block / 8 : block) * PanelBytes(type, Traits(type).block_size);
   RowBlock out{.a = PanelHalf(data, 0, 0), .m = 0, .levels = {}};
   if (type == DType::kQ4_K) {
     out.a *= static_cast<float>(SixBitNumber(data + 64, 0, in_block));
-    out.m = -PanelHalf(data, 32, 0) * static_cast<float>(SixBitNumber(data + 64, 0, 8 + in_block));
+    out.m = Scaled(-PanelHalf(data, 32, 0), SixBitNumber(data + 64, 0, 8 + in_block));
   } else if (layout.min >= 0) {
     out.m = PanelHalf(data, layout.min, 0);
   }
@@ -101,12 +101,11 @@ void ShareChunk(const std::vector<RowBlock>& rows, const float* h, const SharedS
 void ShareNothing(const SharedSum& part, std::size_t at) { ShareChunk({}, nullptr, part, at); }
 
 void ShareNothing(const SumRowsParams& p) {
-  const std::size_t runs =
-      static_cast<std::size_t>(NumSumRuns(p.weights.rows)) * static_cast<std::size_t>(p.tokens);
-  const auto blocks = static_cast<std::size_t>(p.weights.cols / 32);
-  for (std::size_t run = 0; run < runs; ++run) {
+  const int runs = NumSumRuns(p.weights.rows) * p.tokens;
+  const int blocks = p.weights.cols / 32;
+  for (int run = 0; run < runs; ++run) {
     for (int block = p.col_begin / 32; block < p.col_end / 32; ++block)
-      ShareNothing(*p.shared, run * blocks + static_cast<std::size_t>(block));
+      ShareNothing(*p.shared, StartOf(run, blocks) + block);
   }
 }
 
@@ -114,7 +113,7 @@ void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
   const DType type = p.weights.type;
   if (p.shared != nullptr) ShareNothing(p);
   for (int t = 0; t < p.tokens; ++t) {
-    float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
+    float* out = p.out + StartOf(t, p.out_stride);
     if (p.shared == nullptr) std::fill(out + p.col_begin, out + p.col_end, 0.0F);
     for (int first = 0; first < p.count;) {
       const int chunk = p.ids[first] / kSumChunk;
@@ -127,14 +126,12 @@ void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
           GatherPanel(type, &row, 1, p.weights.cols, lanes.data());
           rows.push_back(ReadBlock(type, lanes.data(), block));
         }
-        const float* h = p.h + static_cast<std::ptrdiff_t>(t) * p.h_stride + first;
+        const float* h = p.h + StartOf(t, p.h_stride) + first;
         if (p.shared == nullptr) {
           AddChunk(rows, h, LayoutOf(type).min >= 0, out + block * 32);
         } else {
           const int run = t * NumSumRuns(p.weights.rows) + chunk;
-          ShareChunk(rows, h, *p.shared,
-                     static_cast<std::size_t>(run) * static_cast<std::size_t>(p.weights.cols / 32) +
-                         static_cast<std::size_t>(block));
+          ShareChunk(rows, h, *p.shared, StartOf(run, p.weights.cols / 32) + block);
         }
       }
       first = last;
@@ -144,13 +141,12 @@ void SumQuantized(const SumRowsParams& p, std::vector<std::uint8_t>& lanes) {
 
 void SumFloats(const SumRowsParams& p, std::vector<float>& row) {
   for (int t = 0; t < p.tokens; ++t) {
-    float* out = p.out + static_cast<std::ptrdiff_t>(t) * p.out_stride;
+    float* out = p.out + StartOf(t, p.out_stride);
     std::fill(out + p.col_begin, out + p.col_end, 0.0F);
     for (int k = 0; k < p.count; ++k) {
       DequantizeMatrixRow(p.weights, p.ids[k], row.data());
-      const float h = p.h[static_cast<std::ptrdiff_t>(t) * p.h_stride + k];
-      for (int c = p.col_begin; c < p.col_end; ++c)
-        out[c] = std::fma(h, row[static_cast<std::size_t>(c)], out[c]);
+      const float h = p.h[StartOf(t, p.h_stride) + k];
+      for (int c = p.col_begin; c < p.col_end; ++c) out[c] = std::fma(h, row[c], out[c]);
     }
   }
 }
@@ -176,8 +172,7 @@ void FinishSum(const FinishSumParams& p) {
   for (int c = p.col_begin; c < p.col_end; ++c) {
     float y = 0;
     for (int run = 0; run < p.runs; ++run) {
-      const std::size_t at = static_cast<std::size_t>(run) * static_cast<std::size_t>(p.cols) +
-                             static_cast<std::size_t>(c);
+      const std::size_t at = StartOf(run, p.cols) + c;
       std::int32_t high = 0, low = 0;
       float minimums = 0;
       for (int i = 0; i < p.num_parts; ++i) {
@@ -192,7 +187,7 @@ void FinishSum(const FinishSumParams& p) {
 }
 
 void SumRows(const SumRowsParams& p) {
-  const auto cols = static_cast<std::size_t>(p.weights.cols);
+  const int cols = p.weights.cols;
   if (Traits(p.weights.type).quantized) {
     std::vector<std::uint8_t> lanes(PanelBytes(p.weights.type, p.weights.cols));
     SumQuantized(p, lanes);

@@ -37,8 +37,7 @@ void HttpClient::Send(Request request, double t_scheduled, Done done) {
   PendingRequest& pending = *owned;
   under_way_.emplace(number, std::move(owned));
   std::string text = RequestBody(request, options_.body);
-  text.insert(0, RequestHeader(options_.target.options, "POST", path_,
-                               static_cast<std::int64_t>(text.size())));
+  text.insert(0, RequestHeader(options_.target.options, "POST", path_, text.size()));
   pending.call = std::make_shared<HttpCall>(
       io_, options_.target,
       HttpCall::Setup{.request = std::move(text),

@@ -1,5 +1,6 @@
 #include "loadtest/client/stream_chunk.h"
 
+#include "engine/base/bytes.h"
 #include "engine/base/json.h"
 #include "loadtest/workload/answer.h"
 
@@ -52,7 +53,7 @@ std::string MessageOf(const Json& error) {
 std::string Printable(std::string_view text) {
   std::string out = base::ReplaceInvalidUtf8(base::Shorten(text, kErrorBytesMax));
   for (char& c : out) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7F') c = ' ';
+    if (base::ByteOf(c) < ' ' || c == '\x7F') c = ' ';
   }
   return out;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::loadtest {
 
 Latencies LatenciesOf(const Answer& answer, bool open_loop) {
@@ -25,7 +27,7 @@ Latencies LatenciesOf(const Answer& answer, bool open_loop) {
 
 void Figures::Add(const Answer& answer, const Latencies& latencies, bool is_good) {
   ++requests;
-  ++outcomes[static_cast<std::size_t>(answer.outcome)];
+  ++outcomes[base::Index(answer.outcome)];
   chunks += answer.chunks;
   prompt_tokens += answer.prompt_tokens.value_or(0);
   cached_tokens += answer.cached_tokens.value_or(0);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "engine/base/index.h"
 #include "loadtest/measure/samples.h"
 #include "loadtest/workload/answer.h"
 
@@ -45,7 +46,7 @@ struct Figures {
   std::int64_t good = 0;  // ok, and within the limits of goodput
 
   void Add(const Answer& answer, const Latencies& latencies, bool is_good);
-  std::int64_t count(Outcome outcome) const { return outcomes[static_cast<std::size_t>(outcome)]; }
+  std::int64_t count(Outcome outcome) const { return outcomes[base::Index(outcome)]; }
   // Returns the number of failures: errors, timeouts, and rejections for lack of capacity.
   std::int64_t failed() const;
 };

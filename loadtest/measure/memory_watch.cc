@@ -75,7 +75,7 @@ Json MemoryWatch::ToJson() const {
   for (const Sample& sample : samples_) most = std::max(most, BytesOf(sample.memory));
   const auto slope = slope_bytes_per_hour();
   const ProcessMemory &first = samples_.front().memory, &last = samples_.back().memory;
-  return Json::Object{{"readings", static_cast<std::int64_t>(samples_.size())},
+  return Json::Object{{"readings", samples_.size()},
                       {"rss_bytes_first", first.rss_bytes},
                       {"rss_bytes_last", last.rss_bytes},
                       {"swap_bytes_first", first.swap_bytes},

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
+
 namespace thermocline::loadtest {
 
 double Percentile(std::span<const double> sorted, double q) {
-  const double place = q / 100 * static_cast<double>(sorted.size() - 1);
+  const double place = q / 100 * (base::IntSize(sorted) - 1);
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
@@ -45,13 +47,10 @@ double Samples::Percentile(double q) const {
 
 Json Samples::ToJson() const {
   if (count_ == 0) return Json::Object{{"count", 0}};
-  Json json = Json::Object{{"count", static_cast<std::int64_t>(count_)},
-                           {"mean", mean()},
-                           {"std", std_dev()},
-                           {"min", min()}};
+  Json json = Json::Object{{"count", count_}, {"mean", mean()}, {"std", std_dev()}, {"min", min()}};
   for (const auto& [name, q] : kPercentiles) json.Set(name, Percentile(q));
   json.Set("max", max());
-  if (sampled()) json.Set("sampled", static_cast<std::int64_t>(kept_.size()));
+  if (sampled()) json.Set("sampled", kept_.size());
   return json;
 }
 

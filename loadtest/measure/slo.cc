@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "engine/base/ratio.h"
+
 namespace thermocline::loadtest {
 namespace {
 
@@ -155,8 +157,7 @@ SloTerm::Verdict SloTerm::Evaluate(const Figures& figures, const Throughput& thr
     const Samples& samples = figures.latency[measure];
     if (samples.count() > 0) verdict.value = StatisticOf(samples, statistic);
   } else if (quantity == Quantity::kErrors) {
-    if (figures.requests > 0)
-      verdict.value = static_cast<double>(figures.failed()) / static_cast<double>(figures.requests);
+    if (figures.requests > 0) verdict.value = base::Ratio(figures.failed(), figures.requests);
   } else {
     verdict.value = RateOf(quantity, throughput);
   }

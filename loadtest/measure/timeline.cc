@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/ratio.h"
+
 namespace thermocline::loadtest {
 
 Timeline::Bin& Timeline::At(double time) {
@@ -34,8 +36,7 @@ void Timeline::Add(const Answer& answer) {
   }
   if (answer.t_chunks.empty()) return;
   // A chunk may hold several tokens, so the answer's tokens are spread evenly over its chunks.
-  const double tokens =
-      static_cast<double>(answer.tokens()) / static_cast<double>(answer.t_chunks.size());
+  const double tokens = base::Ratio(answer.tokens(), answer.t_chunks.size());
   for (const double time : answer.t_chunks) At(time).tokens += tokens;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/index.h"
 #include "engine/base/status.h"
 #include "loadtest/workload/prompts.h"
 
@@ -70,7 +71,7 @@ OptionValue Choice(std::optional<Enum>& target, std::span<const std::string_view
 template <typename Enum>
 OptionValue Choice(Enum& target, std::span<const std::string_view> names) {
   OptionValue value = ChoiceInto<Enum>(target, names);
-  value.shown = names[static_cast<std::size_t>(target)];
+  value.shown = names[base::Index(target)];
   return value;
 }
 

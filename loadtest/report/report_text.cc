@@ -22,7 +22,7 @@ void PrintOutcomes(std::string& out, const Figures& figures) {
   Print(out, "requests     %lld", static_cast<long long>(figures.requests));
   for (int i = 0; i < kNumOutcomes; ++i) {
     const auto outcome = static_cast<Outcome>(i);
-    const auto count = static_cast<long long>(figures.count(outcome));
+    const long long count = figures.count(outcome);
     if (count > 0 || outcome == Outcome::kOk)
       Print(out, ", %s %lld", std::string(OutcomeName(outcome)).c_str(), count);
   }

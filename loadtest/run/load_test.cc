@@ -196,7 +196,7 @@ class LoadTest {
                    .on_tick = [&](const Pace& pace) { OnTick(pace, run); }});
     run.began_unix_s = UnixTime();
     driver.Run();
-    next_id_ += driver.started() + static_cast<std::uint64_t>(o.in_flight_max);
+    next_id_ += driver.started() + o.in_flight_max;
     run.interrupted = driver.interrupted();
     run.throughput = ThroughputOf(run.recorder->all(), run.recorder->elapsed_s());
     AfterRun(before, run);

@@ -22,7 +22,7 @@ std::string FirstModel(std::string_view body) {
 }
 
 Request ProbeRequest(int words) {
-  Random random(kProbeId, static_cast<std::uint64_t>(words));
+  Random random(kProbeId, words);
   return {.id = kProbeId,
           .kind = "probe",
           .messages = {{.role = "user", .content = RandomWords(random, words)}},

@@ -1,5 +1,6 @@
 #include "loadtest/workload/answer.h"
 
+#include "engine/base/index.h"
 #include "loadtest/workload/request.h"
 
 namespace thermocline::loadtest {
@@ -16,20 +17,20 @@ std::string_view FaultName(Fault fault) {
   static constexpr std::string_view kNames[kNumFaults] = {
       "none",         "not_json",    "no_input",     "wrong_type", "bad_role", "negative_tokens",
       "hot_sampling", "huge_number", "deep_nesting", "bad_utf8"};
-  return kNames[static_cast<int>(fault)];
+  return kNames[base::Index(fault)];
 }
 
 std::string_view OutcomeName(Outcome outcome) {
   static constexpr std::string_view kNames[kNumOutcomes] = {
       "ok", "error", "timeout", "cancelled", "rate_limited", "unavailable", "refused"};
-  return kNames[static_cast<int>(outcome)];
+  return kNames[base::Index(outcome)];
 }
 
 Json AnswerJson(const Answer& answer) {
   return Json::Object{
-      {"id", Json(static_cast<std::int64_t>(answer.id))},
+      {"id", Json(answer.id)},
       {"kind", answer.kind},
-      {"conversation", Json(static_cast<std::int64_t>(answer.conversation))},
+      {"conversation", Json(answer.conversation)},
       {"turn", answer.turn},
       {"outcome", OutcomeName(answer.outcome)},
       {"status", answer.status},

@@ -54,9 +54,7 @@ class SingleTurn : public Workload {
         // The client leaves in any phase: in the queue, in prefill, or during the answer.
         const int chunks = request.max_tokens > 0 ? request.max_tokens : 64;
         request.kind = odd ? "leaving" : "staying";
-        if (odd)
-          request.leave_after_chunks =
-              static_cast<int>(random.Below(static_cast<std::uint64_t>(chunks)));
+        if (odd) request.leave_after_chunks = static_cast<int>(random.Below(chunks));
         break;
       }
       case WorkloadKind::kSlowReaders:

@@ -7,6 +7,7 @@
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
+#include "engine/base/ratio.h"
 #include "server/batch/batch_file.h"
 #include "server/core/service.h"
 #include "server/http/answer.h"
@@ -95,7 +96,7 @@ class Runner {
   }
 
   Status Add(const BatchRequest& request, const http::HttpResponse& response) {
-    const auto status = static_cast<int>(response.result_int());
+    const int status = response.result_int();
     if (status >= 500 || status == 429) {  // a temporary failure, not an answer
       if (counts_.put_off++ == 0) first_put_off_ = response.body();
       return OkStatus();
@@ -121,7 +122,7 @@ class Runner {
 
   bool Show() const {
     return !options_.on_progress ||
-           options_.on_progress(static_cast<double>(counts_.answered) / counts_.requests);
+           options_.on_progress(base::Ratio(counts_.answered, counts_.requests));
   }
 
   Status Stopped() {

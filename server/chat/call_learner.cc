@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/bytes.h"
 #include "engine/base/strings.h"
 #include "server/chat/json_scan.h"
 
@@ -13,12 +14,12 @@ using Kind = CallPiece::Kind;
 
 std::size_t CommonPrefix(std::string_view a, std::string_view b) {
   const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-  return static_cast<std::size_t>(end - a.begin());
+  return end - a.begin();
 }
 
 std::size_t CommonSuffix(std::string_view a, std::string_view b) {
   const auto end = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first;
-  return static_cast<std::size_t>(end - a.rbegin());
+  return end - a.rbegin();
 }
 
 // Returns `at`, moved back to the start of a marker ("<name>", "[NAME]") that it would cut.
@@ -174,7 +175,7 @@ bool FindIndex(CallPieces& second, const CallPieces& third) {
     const std::string &a = second[i].text, &b = third[i].text;
     const std::size_t at = CommonPrefix(a, b);
     const bool grew = at < a.size() && a.size() == b.size() && a[at] + 1 == b[at] &&
-                      std::isdigit(static_cast<unsigned char>(a[at])) != 0 &&
+                      std::isdigit(base::ByteOf(a[at])) != 0 &&
                       a.substr(at + 1) == b.substr(at + 1);
     if (!grew) return false;
     if (at > 0) out.push_back({Kind::kText, a.substr(0, at)});
@@ -243,7 +244,7 @@ std::optional<TaggedArguments> LearnTagged(const CallTexts& texts) {
   return out;
 }
 
-bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+bool IsWordCharacter(char c) { return std::isalnum(base::ByteOf(c)) != 0; }
 
 // Finds the text that starts a call: a marker, or the first key of an object.
 bool FindTrigger(CallFormat& format) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/bytes.h"
 #include "engine/base/random.h"
 #include "engine/base/strings.h"
 #include "server/chat/argument_forms.h"
@@ -18,7 +19,7 @@ using Part = MessagePart::Kind;
 constexpr std::size_t kKeyBytesMax = 1024;
 
 bool IsWordByte(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  return std::isalnum(base::ByteOf(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
 
 }  // namespace

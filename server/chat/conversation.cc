@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/base/bytes.h"
 #include "engine/base/hash.h"
 #include "engine/base/strings.h"
 #include "server/chat/message_json.h"
@@ -40,7 +41,7 @@ std::vector<ToolCall> CallsOf(const Json& message) {
 // A nine-character id of letters and digits derived from `id`.
 std::string IdOfNine(const std::string& id) {
   const bool fits = id.size() == 9 && std::all_of(id.begin(), id.end(), [](char c) {
-                      return std::isalnum(static_cast<unsigned char>(c)) != 0;
+                      return std::isalnum(base::ByteOf(c)) != 0;
                     });
   if (fits) return id;
   std::uint64_t hash = base::HashOf(id).low;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "server/chat/call_learner.h"
 #include "server/chat/json_scan.h"
@@ -120,8 +121,7 @@ class Probe {
   // Returns the position where two texts differ, moved back to the start of a marker that they
   // share in part.
   static std::size_t WhereTheyPart(const std::string& a, const std::string& b) {
-    const auto at = static_cast<std::size_t>(
-        std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+    const std::size_t at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
     const std::size_t open = a.substr(0, at).find_last_of("<["),
                       close = a.substr(0, at).find_last_of(">]");
     return open != kNowhere && (close == kNowhere || close < open) ? open : at;
@@ -158,10 +158,10 @@ class Probe {
   // An answer that consists of calls, without the text around it; "" if the template renders none.
   std::string Answer(const std::vector<Json>& arguments, bool as_text, bool names_in_ids) const {
     Json::Array calls;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
+    for (int i = 0; i < base::IntSize(arguments); ++i) {
       const std::string id =
           names_in_ids ? StrCat("functions.", kProbeTools[i], ":", i) : kProbeIds[i];
-      calls.push_back(CallJson(static_cast<int>(i), arguments[i], id, as_text));
+      calls.push_back(CallJson(i, arguments[i], id, as_text));
     }
     Json answer = Assistant("");
     answer.Set("tool_calls", std::move(calls));
@@ -174,9 +174,9 @@ class Probe {
 
   // `text` without white space around it and without the end that it shares with a plain answer.
   std::string WithoutEnd(const std::string& text) const {
-    std::size_t same = static_cast<std::size_t>(
+    std::size_t same =
         std::mismatch(text.rbegin(), text.rend(), plain_end_.rbegin(), plain_end_.rend()).first -
-        text.rbegin());
+        text.rbegin();
     std::string kept = text.substr(0, text.size() - same);
     const std::size_t open = kept.rfind('<'), close = kept.rfind('>');
     if (open != kNowhere && (close == kNowhere || close < open)) {  // cuts a partial marker off

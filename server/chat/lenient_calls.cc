@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "server/chat/argument_forms.h"
 #include "server/chat/json_scan.h"
@@ -296,12 +297,12 @@ bool MayBeJson(std::string_view text, const std::vector<Tool>& tools) {
 
 const char* CallFormName(CallForm form) {
   static constexpr const char* kNames[] = {"native", "json", "fence", "xml"};
-  return kNames[static_cast<int>(form)];
+  return kNames[base::Index(form)];
 }
 
 const char* CallRuleName(CallRule rule) {
   static constexpr const char* kNames[] = {"", "R2", "R3", "R4", "R5", "R6"};
-  return kNames[static_cast<int>(rule)];
+  return kNames[base::Index(rule)];
 }
 
 std::size_t FindCandidate(std::string_view text, const CandidateSearch& search) {

@@ -39,7 +39,7 @@ class FormWriter {
   std::int64_t CountMax() const { return std::max<std::int64_t>({1, form_.min, form_.max}); }
   std::int64_t More(std::int64_t came) const { return std::min(came + 1, CountMax()); }
   bool RequiredFrom(std::size_t from) const {
-    return std::any_of(form_.keys.begin() + static_cast<std::ptrdiff_t>(from), form_.keys.end(),
+    return std::any_of(form_.keys.begin() + from, form_.keys.end(),
                        [](const auto& key) { return key.required; });
   }
   bool MayEnd(std::size_t from, std::int64_t came) const {
@@ -125,8 +125,7 @@ constexpr std::size_t kWaysMax = 200'000;
 std::size_t WaysOf(const std::vector<ArgumentForm>& forms) {
   std::size_t ways = 0;
   for (const ArgumentForm& form : forms)
-    ways += form.keys.size() * form.keys.size() *
-            static_cast<std::size_t>(std::max<std::int64_t>({1, form.min, form.max}));
+    ways += form.keys.size() * form.keys.size() * std::max<std::int64_t>({1, form.min, form.max});
   return ways;
 }
 

@@ -15,9 +15,7 @@ double Seconds(Clock::duration duration) { return std::chrono::duration<double>(
 
 // Each choice has its own random seed. The first uses the request's seed, so that it equals the
 // answer of a request with one choice.
-std::uint64_t SeedOf(std::uint64_t seed, int choice) {
-  return seed + 0x9E3779B97F4A7C15U * static_cast<std::uint64_t>(choice);
-}
+std::uint64_t SeedOf(std::uint64_t seed, int choice) { return seed + 0x9E3779B97F4A7C15U * choice; }
 
 }  // namespace
 

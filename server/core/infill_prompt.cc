@@ -52,11 +52,10 @@ Result<EncodedPrompt> EncodeInfill(const Service& service, const Infill& infill)
   out.bos_added = vocabulary.add_bos;
   if (vocabulary.add_bos) out.tokens.push_back(vocabulary.bos);
   ASSIGN_OR_RETURN(const Tokens others, OtherFiles(service, infill));
-  const std::size_t context = static_cast<std::size_t>(service.engine()->Stats().context_length);
+  const std::size_t context = service.engine()->Stats().context_length;
   const std::size_t taken = prefix.size() + suffix.size() + 4 + context / 4;
   const std::size_t kept = std::min(others.size(), context - std::min(context, taken));
-  out.tokens.insert(out.tokens.end(), others.end() - static_cast<std::ptrdiff_t>(kept),
-                    others.end());
+  out.tokens.insert(out.tokens.end(), others.end() - kept, others.end());
   out.tokens.push_back(special.prefix);
   Append(out.tokens, prefix);
   out.tokens.push_back(special.suffix);
@@ -68,8 +67,8 @@ Result<EncodedPrompt> EncodeInfill(const Service& service, const Infill& infill)
   return base::OutOfRange("the texts before and behind the gap have ", out.tokens.size(),
                           " tokens; the model's context has ", context, ". Shorten them.")
       .WithReason(Reason::kContextLength)
-      .WithNumber("n_prompt_tokens", static_cast<std::int64_t>(out.tokens.size()))
-      .WithNumber("n_ctx", static_cast<std::int64_t>(context));
+      .WithNumber("n_prompt_tokens", out.tokens.size())
+      .WithNumber("n_ctx", context);
 }
 
 }  // namespace thermocline::server

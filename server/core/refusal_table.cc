@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "engine/base/index.h"
+
 namespace thermocline::server {
 namespace {
 
@@ -94,9 +96,7 @@ static_assert(InOrder(), "one row for each reason, in their order");
 
 std::span<const RefusalRow> RefusalTable() { return kRows; }
 
-const RefusalRow& RowOf(const Status& status) {
-  return kRows[static_cast<std::size_t>(status.reason())];
-}
+const RefusalRow& RowOf(const Status& status) { return kRows[base::Index(status.reason())]; }
 
 std::string MessageFor(const Status& status) {
   return RowOf(status).public_message ? status.message()

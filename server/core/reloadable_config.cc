@@ -6,11 +6,13 @@
 
 #include <boost/asio/ip/address.hpp>
 
+#include "engine/base/bytes.h"
+
 namespace thermocline::server {
 namespace {
 
 std::string Lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : text) c = base::ToLower(c);
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/interruption.h"
 #include "engine/base/strings.h"
@@ -49,7 +50,7 @@ std::size_t LongestBytes(const std::vector<Prompt>& prompts) {
 // Returns the name in lower case and without ":latest", which Ollama's clients append.
 std::string PlainName(std::string name) {
   constexpr std::string_view kTag = ":latest";
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : name) c = base::ToLower(c);
   if (name.ends_with(kTag)) name.resize(name.size() - kTag.size());
   return name;
 }

@@ -1,5 +1,7 @@
 #include "server/core/work_memory.h"
 
+#include "engine/base/index.h"
+
 namespace thermocline::server {
 
 WorkMemory::Lane WorkMemory::LaneOf(std::size_t bytes) const {
@@ -8,7 +10,7 @@ WorkMemory::Lane WorkMemory::LaneOf(std::size_t bytes) const {
 
 bool WorkMemory::HasRoom(std::size_t bytes) const {
   const Lane lane = LaneOf(bytes);
-  const std::size_t taken = taken_[static_cast<std::size_t>(lane)];
+  const std::size_t taken = taken_[base::Index(lane)];
   const std::size_t large = LargeMax(bytes_max_);
   const std::size_t lane_max = lane == Lane::kLarge ? large : bytes_max_ - large;
   return taken == 0 || (taken <= lane_max && bytes <= lane_max - taken);
@@ -18,8 +20,6 @@ void WorkMemory::Take(std::size_t bytes) { Taken(bytes) += bytes; }
 
 void WorkMemory::GiveBack(std::size_t bytes) { Taken(bytes) -= bytes; }
 
-std::size_t& WorkMemory::Taken(std::size_t bytes) {
-  return taken_[static_cast<std::size_t>(LaneOf(bytes))];
-}
+std::size_t& WorkMemory::Taken(std::size_t bytes) { return taken_[base::Index(LaneOf(bytes))]; }
 
 }  // namespace thermocline::server

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 
+#include "engine/base/index.h"
+
 namespace thermocline::server {
 
 // Both lanes together have `bytes_max`. Thread-compatible.
@@ -35,8 +37,8 @@ class WorkMemory {
 // The lanes that a waiting request reserves, so that requests behind it do not begin there.
 class ReservedLanes {
  public:
-  void Reserve(WorkMemory::Lane lane) { reserved_.at(static_cast<std::size_t>(lane)) = true; }
-  bool Has(WorkMemory::Lane lane) const { return reserved_.at(static_cast<std::size_t>(lane)); }
+  void Reserve(WorkMemory::Lane lane) { reserved_.at(base::Index(lane)) = true; }
+  bool Has(WorkMemory::Lane lane) const { return reserved_.at(base::Index(lane)); }
 
  private:
   std::array<bool, 2> reserved_ = {};

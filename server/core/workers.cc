@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "engine/base/index.h"
 #include "engine/base/interruption.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/base/thread_priority.h"
@@ -75,8 +76,7 @@ class Workers::Task final : public base::Turn {
 
 Workers::Workers(Params params) : params_(params), memory_(params.bytes_begun) {
   try {
-    while (static_cast<int>(threads_.size()) < params_.begun)
-      threads_.emplace_back([this] { RunTasks(); });
+    while (base::IntSize(threads_) < params_.begun) threads_.emplace_back([this] { RunTasks(); });
   } catch (...) {
     End();
     throw;

@@ -74,7 +74,7 @@ class ServingThreads {
   ServingThreads& operator=(const ServingThreads&) = delete;
 
   void Start(int http_threads) {
-    threads_.reserve(static_cast<std::size_t>(http_threads) + 1);
+    threads_.reserve(http_threads + 1U);
     for (int i = 0; i < http_threads; ++i) {
       threads_.emplace_back([this] {
         base::AskForShortTurns();

@@ -40,7 +40,7 @@ std::uint64_t UnaccountedBytesMax(const Traffic& traffic, const Account& account
                                   std::size_t body_bytes_max) {
   if (!account.proven) return kUnprovenBytes;
   if (Floods(traffic, account)) return kProvenBytes;
-  const std::uint64_t uploads = static_cast<std::uint64_t>(account.uploads) + kUploadsUnseen;
+  const std::uint64_t uploads = account.uploads + kUploadsUnseen;
   return kProvenBytes + uploads * (body_bytes_max + body_bytes_max / kFrameShare);
 }
 

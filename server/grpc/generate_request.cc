@@ -1,6 +1,7 @@
 #include "server/grpc/generate_request.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/random.h"
 #include "server/core/request_limits.h"
@@ -57,7 +58,7 @@ class Reader {
 std::vector<std::string> ReadStrings(const google::protobuf::RepeatedPtrField<std::string>& list,
                                      const std::string& field, std::size_t count_max,
                                      std::size_t bytes_max, Reader& reader) {
-  if (static_cast<std::size_t>(list.size()) > count_max) {
+  if (std::cmp_greater(list.size(), count_max)) {
     reader.Fail(field, StrCat(field, " has ", list.size(), " entries; at most ", count_max,
                               " are allowed"));
     return {};
@@ -128,7 +129,7 @@ void ReadStop(const v1::Stop& message, Request& out, Reader& reader) {
   // An empty text would stop nothing.
   stops.erase(std::remove(stops.begin(), stops.end(), ""), stops.end());
   out.stop = ReadStrings(stops, "stop.stop", server::kStopsMax, server::kStopBytesMax, reader);
-  if (static_cast<std::size_t>(message.stop_token_ids_size()) > server::kStopTokensMax) {
+  if (std::cmp_greater(message.stop_token_ids_size(), server::kStopTokensMax)) {
     reader.Fail("stop.stop_token_ids",
                 StrCat("stop.stop_token_ids has ", message.stop_token_ids_size(),
                        " entries; at most ", server::kStopTokensMax, " are allowed"));
@@ -258,7 +259,7 @@ Result<server::Conversation> ParseChat(const v1::Chat& chat) {
                                                              "assistant", "tool"};
   if (chat.messages().empty())
     return BadField("chat.messages", "chat.messages must have at least one message");
-  if (static_cast<std::size_t>(chat.messages_size()) > server::kMessagesMax) {
+  if (std::cmp_greater(chat.messages_size(), server::kMessagesMax)) {
     return BadField("chat.messages",
                     StrCat("chat.messages has ", chat.messages_size(), " entries; at most ",
                            server::kMessagesMax, " are allowed"));

@@ -58,7 +58,7 @@ void SetUpLibrary() {
 int StreamsMax(const server::Service& service) {
   constexpr std::size_t kStreamBytes = 16 << 10, kConnections = 64, kLeast = 8;
   const std::size_t fit = service.request_sizes().grpc / (kStreamBytes * kConnections);
-  const auto most = static_cast<std::size_t>(service.config().grpc_streams_max);
+  const std::size_t most = service.config().grpc_streams_max;
   return static_cast<int>(std::min(std::max(fit, kLeast), most));
 }
 

@@ -30,7 +30,7 @@ void CountAll(const Message& message, const FieldDescriptor& field, server::Body
     Count(of.GetRepeatedMessage(message, &field, i), parts);
   for (int i = 0; i < count && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING; ++i)
     parts.words.Add(of.GetRepeatedStringReference(message, &field, i, &scratch), false);
-  parts.values += static_cast<std::size_t>(count);
+  parts.values += count;
 }
 
 void Count(const Message& message, server::BodyParts& parts) {

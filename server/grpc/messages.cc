@@ -63,7 +63,7 @@ void FillDelta(const text::Tokenizer& tokenizer, const DeltaOptions& options,
   out.set_text(update.text);
   if (options.token_ids) out.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
   if (options.logprobs < 0) return;
-  const std::size_t width = static_cast<std::size_t>(options.logprobs) + 1;
+  const std::size_t width = options.logprobs + 1;
   for (std::size_t i = 0; i + width <= update.scores.size(); i += width) {
     v1::TokenScores& scores = *out.add_logprobs();
     FillLogprob(tokenizer, update.scores[i], *scores.mutable_token());

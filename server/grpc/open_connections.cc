@@ -42,8 +42,8 @@ OpenConnections::Connection* OpenConnections::OldestUnproven() {
 }
 
 std::size_t OpenConnections::UnprovenCount() const {
-  return static_cast<std::size_t>(std::count_if(
-      open_.begin(), open_.end(), [this](const Connection& each) { return IsUnproven(each); }));
+  return std::count_if(open_.begin(), open_.end(),
+                       [this](const Connection& each) { return IsUnproven(each); });
 }
 
 bool OpenConnections::HasRoomForUnproven() {
@@ -154,7 +154,7 @@ bool OpenConnections::CheckConnection(Connection& connection, Clock::time_point 
   connection.unaccounted = unaccounted;
   connection.held = HeldBytes(*traffic, account);
   connection.floods = Floods(*traffic, account);
-  const auto body_bytes_max = static_cast<std::size_t>(service_.config().body_bytes_max);
+  const std::size_t body_bytes_max = service_.config().body_bytes_max;
   if (unaccounted > UnaccountedBytesMax(*traffic, account, body_bytes_max)) ShutSender(connection);
   return std::exchange(connection.received, traffic->received) != traffic->received;
 }

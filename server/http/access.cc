@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/api/request.h"
+#include "engine/base/bytes.h"
 
 namespace thermocline::http {
 namespace {
@@ -26,7 +27,7 @@ constexpr const char* kCorsMethods = "GET, HEAD, POST, DELETE, OPTIONS";
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  for (char& c : lower) c = base::ToLower(c);
   return lower;
 }
 

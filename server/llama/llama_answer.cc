@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/json_list.h"
 #include "engine/base/strings.h"
@@ -14,7 +15,7 @@ namespace {
 Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& score) {
   const std::string& bytes = tokenizer.TokenBytes(score.token, true);
   Json::Array numbers;
-  for (const char byte : bytes) numbers.emplace_back(static_cast<unsigned char>(byte));
+  for (const char byte : bytes) numbers.emplace_back(base::ByteOf(byte));
   return Json::Object{{"id", score.token},
                       {"token", base::ReplaceInvalidUtf8(bytes)},
                       {"bytes", std::move(numbers)},
@@ -25,7 +26,7 @@ Json ScoreJson(const text::Tokenizer& tokenizer, const TokenChannel::Score& scor
 Json ProbabilitiesOf(const text::Tokenizer& tokenizer, int top,
                      std::span<const TokenChannel::Score> scores) {
   base::JsonList out;
-  const std::size_t stride = static_cast<std::size_t>(top) + 1;
+  const std::size_t stride = top + 1;
   for (std::size_t at = 0; at + stride <= scores.size(); at += stride) {
     Json::Array others;
     for (std::size_t i = 1; i < stride; ++i) others.push_back(ScoreJson(tokenizer, scores[at + i]));
@@ -101,7 +102,7 @@ Json LlamaAnswer::Last(std::string text, Json tokens, const Usage& usage) const 
                       {"stop_type", limit  ? "limit"
                                     : word ? "word"
                                            : "eos"},
-                      {"stopping_word", word ? params_.stops[static_cast<std::size_t>(stop_)] : ""},
+                      {"stopping_word", word ? params_.stops[stop_] : ""},
                       {"tokens_cached", usage.cached_tokens},
                       {"timings", protocol::TimingsJson(usage)}};
 }

@@ -44,12 +44,12 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
   request.predict_ms_max = std::max(0.0, fields.Double("t_max_predict_ms", 0, -1, kMsMax));
   out.response_fields = fields.Strings("response_fields", kResponseFieldsMax, kFieldBytesMax)
                             .value_or(std::vector<std::string>());
-  request.logprobs = static_cast<int>(fields.Int("n_probs", 0, 0, kLogprobsMax));
+  request.logprobs = fields.Int32("n_probs", 0, 0, kLogprobsMax);
   if (request.logprobs == 0) request.logprobs = -1;
   out.stream = fields.Bool("stream", false);
   out.return_tokens = fields.Bool("return_tokens", false);
   request.progress = fields.Bool("return_progress", false) && out.stream;
-  generation.choices = static_cast<int>(fields.Int("n", 1, 1, 1));
+  generation.choices = fields.Int32("n", 1, 1, 1);
   generation.grammar = protocol::ReadStructuredOutput(fields);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/interruption.h"
 #include "engine/base/json_list.h"
 #include "engine/text/tokenizer.h"
@@ -28,8 +29,7 @@ constexpr std::size_t kIdsUnasked = 16 << 10;  // checked for an interrupt this 
 Json Piece(const std::string& bytes) {
   if (base::ReplaceInvalidUtf8(bytes) == bytes) return bytes;
   Json::Array numbers;
-  for (const char byte : bytes)
-    numbers.emplace_back(static_cast<int>(static_cast<unsigned char>(byte)));
+  for (const char byte : bytes) numbers.emplace_back(base::ByteOf(byte));
   return numbers;
 }
 

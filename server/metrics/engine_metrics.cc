@@ -1,5 +1,7 @@
 #include "server/metrics/engine_metrics.h"
 
+#include "engine/base/ratio.h"
+
 namespace thermocline::server {
 namespace {
 
@@ -48,8 +50,7 @@ void ExposeSteps(const EngineStats& s, MetricSet& set) {
 
 void ExposeKvCache(const EngineStats& s, MetricSet& set) {
   if (s.kv_bytes == 0) return;
-  const auto used = static_cast<double>(s.kv_used_bytes);
-  set.Set("kv_cache_usage_ratio", used / static_cast<double>(s.kv_bytes));
+  set.Set("kv_cache_usage_ratio", base::Ratio(s.kv_used_bytes, s.kv_bytes));
   set.Set("kv_cache_tokens", s.kv_tokens);
   set.Set("kv_cache_capacity_tokens", s.kv_capacity_tokens);
 }

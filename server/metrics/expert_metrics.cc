@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "engine/base/index.h"
+
 namespace thermocline::server {
 namespace {
 
 constexpr int kRanges = 16;  // at most, per layer; limits the number of time series
 
 void ExposeLayer(const std::string& layer, std::span<const std::int64_t> uses, MetricSet& set) {
-  const int experts = static_cast<int>(uses.size());
+  const int experts = base::IntSize(uses);
   const int width = (experts + kRanges - 1) / kRanges;
   for (int first = 0; first < experts; first += width) {
     const int count = std::min(width, experts - first);

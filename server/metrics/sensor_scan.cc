@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/strings.h"
 
@@ -62,8 +63,7 @@ std::string Clean(const std::string& name) {
   constexpr std::size_t kNameBytesMax = 80;
   std::string clean = base::ReplaceInvalidUtf8(name);
   std::replace_if(
-      clean.begin(), clean.end(),
-      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '_');
+      clean.begin(), clean.end(), [](char c) { return base::ByteOf(c) < ' ' || c == '\x7f'; }, '_');
   return base::Shorten(clean, kNameBytesMax);
 }
 

@@ -244,7 +244,7 @@ Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool sin
   }
   if (input == nullptr || list.size() > server::kEmbeddedTextsMax)
     fields.Fail(name, StrCat("'", name, "' must be 1 to ", server::kEmbeddedTextsMax, " texts"));
-  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 0, 1 << 20));
+  out.dimensions = fields.Int32("dimensions", 0, 0, 1 << 20);
   out.generation.text_tokens_max = fields.Bool("truncate", true) ? INT32_MAX : 0;
   (void)fields.Find("options");
   (void)ReadKeepAlive(fields);

@@ -61,7 +61,7 @@ Json ModelJson(const Service& service, const std::string& name, const EngineStat
   return Json::Object{{"name", name + ":latest"},
                       {"model", name + ":latest"},
                       {"modified_at", Timestamp()},
-                      {"size", static_cast<std::int64_t>(stats.weight_bytes)},
+                      {"size", stats.weight_bytes},
                       {"digest", Digest(service.model_name(), stats)},
                       {"details", DetailsJson(stats)}};
 }

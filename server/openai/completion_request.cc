@@ -65,8 +65,7 @@ Result<CompletionRequest> ParseCompletionRequest(std::string_view body,
   protocol::ReadCommon(fields, defaults, 0, out);
   out.echo = fields.Bool("echo", false);
   ReadSuffix(fields, out);
-  out.generation.request.logprobs =
-      static_cast<int>(fields.Int("logprobs", -1, 0, kLegacyLogprobsMax));
+  out.generation.request.logprobs = fields.Int32("logprobs", -1, 0, kLegacyLogprobsMax);
   out.generation.request.prompt_logprobs = out.echo && out.generation.request.logprobs >= 0;
   if (out.generation.request.prompt_only && !out.echo)
     fields.Fail("max_tokens", "'max_tokens' of 0 needs 'echo': true");

@@ -3,20 +3,21 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/base/bytes.h"
+
 namespace thermocline::openai {
 namespace {
 
 using Score = TokenChannel::Score;
 
 // JSON has no infinity. Source: OpenAI's API uses this value for impossible tokens.
-Json Logprob(float value) { return std::max(static_cast<double>(value), -9999.0); }
+Json Logprob(float value) { return std::max(double{value}, -9999.0); }
 
 Json::Object ChatToken(const text::Tokenizer& tokenizer, const Score& score) {
   const std::string& bytes = tokenizer.TokenBytes(score.token, true);
   Json::Array numbers;
   numbers.reserve(bytes.size());
-  for (const char byte : bytes)
-    numbers.emplace_back(static_cast<int>(static_cast<unsigned char>(byte)));
+  for (const char byte : bytes) numbers.emplace_back(base::ByteOf(byte));
   return {{"token", base::ReplaceInvalidUtf8(bytes)},
           {"logprob", Logprob(score.logprob)},
           {"bytes", std::move(numbers)}};
@@ -27,8 +28,7 @@ std::string LegacyToken(const std::string& bytes) {
   std::string out = "bytes:";
   for (const char byte : bytes) {
     char text[8];
-    std::snprintf(text, sizeof(text), "\\x%02x",
-                  static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    std::snprintf(text, sizeof(text), "\\x%02x", base::ByteOf(byte));
     out += text;
   }
   return out;
@@ -36,14 +36,14 @@ std::string LegacyToken(const std::string& bytes) {
 
 std::int64_t Characters(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(),
-                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+                       [](char byte) { return (base::ByteOf(byte) & 0xC0) != 0x80; });
 }
 
 }  // namespace
 
 base::JsonList TokenLogprobs(const text::Tokenizer& tokenizer, int top,
                              std::span<const Score> scores) {
-  const auto stride = static_cast<std::size_t>(top) + 1;
+  const std::size_t stride = top + 1;
   base::JsonList content;
   for (std::size_t i = 0; i + stride <= scores.size(); i += stride) {
     Json::Object token = ChatToken(tokenizer, scores[i]);
@@ -79,7 +79,7 @@ void LegacyLogprobs::AddFirst(int token, bool in_text) {
 }
 
 void LegacyLogprobs::Add(std::span<const Score> scores) {
-  const auto stride = static_cast<std::size_t>(top_) + 1;
+  const std::size_t stride = top_ + 1;
   for (std::size_t i = 0; i + stride <= scores.size(); i += stride) {
     const std::string own = AddToken(scores[i].token, true);
     logprobs_.Add(Logprob(scores[i].logprob));

@@ -100,7 +100,7 @@ std::string ResponsesAnswer::Open(Kind kind, const chat::MessagePart& part) {
   static constexpr const char* kPrefixes[] = {"rs_", "msg_", "fc_"};
   std::string out = Close();
   items_.push_back({.kind = kind,
-                    .id = protocol::NewId(kPrefixes[static_cast<int>(kind)]),
+                    .id = protocol::NewId(kPrefixes[base::Index(kind)]),
                     .call_id = part.id,
                     .name = part.name,
                     .text = {}});

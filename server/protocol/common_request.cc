@@ -30,7 +30,7 @@ void ReadSpeculation(Fields& inner, Request& out) {
       inner.Fail("speculation", StrCat("'speculation' ", mode.status().message()));
     }
   }
-  out.spec_tokens = static_cast<int>(inner.Int("draft_tokens", -1, 0, kDraftTokensMax));
+  out.spec_tokens = inner.Int32("draft_tokens", -1, 0, kDraftTokensMax);
 }
 
 // Reads {"ffn_mode": "sign"}, our extensions of OpenAI's API. Unknown keys are rejected: a misspelt
@@ -95,7 +95,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
                 CommonRequest& out) {
   Request& request = out.generation.request;
   out.generation.model = fields.String("model", "");
-  out.generation.choices = static_cast<int>(fields.Int("n", 1, 1, kChoicesPerPromptMax));
+  out.generation.choices = fields.Int32("n", 1, 1, kChoicesPerPromptMax);
   request.sampling = defaults.sampling;
   ReadSampling(fields, SamplingNames::kOpenAi, request.sampling);
   const std::optional<int> max_tokens = ReadMaxTokens(fields, max_tokens_min);
@@ -111,7 +111,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   request.ignore_eos = fields.Bool("ignore_eos", false);
   request.dry_breakers =
       fields.Strings("dry_sequence_breakers", server::kDryBreakersMax, server::kDryBreakerBytesMax);
-  request.priority = static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
+  request.priority = fields.Int32("priority", 0, kPriorityMin, kPriorityMax);
   ReadStreamOptions(fields, out);
   ReadExtension(fields, out);
   out.generation.grammar = ReadStructuredOutput(fields);

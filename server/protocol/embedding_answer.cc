@@ -27,7 +27,7 @@ Json UsageOf(const Usage& usage) {
 
 std::vector<float> Shortened(std::vector<float> vector, int count) {
   if (count <= 0 || count >= base::IntSize(vector)) return vector;
-  vector.resize(static_cast<std::size_t>(count));
+  vector.resize(count);
   double squares = 0;
   for (const float value : vector) squares += double{value} * value;
   for (float& value : vector)
@@ -78,7 +78,7 @@ Json RerankAnswer::FullResponse(const Usage& total) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
-  if (top_n_ > 0 && top_n_ < base::IntSize(order)) order.resize(static_cast<std::size_t>(top_n_));
+  if (top_n_ > 0 && top_n_ < base::IntSize(order)) order.resize(top_n_);
   Json::Array results;
   for (const std::size_t index : order) {
     Json::Object result{{"index", index}, {tei_ ? "score" : "relevance_score", scores[index]}};

@@ -45,8 +45,7 @@ void ReadShared(Fields& fields, Pooling pooling, server::GenerationRequest& gene
   // A field of Hugging Face's server and of Ollama.
   if (fields.Bool("truncate", false)) generation.text_tokens_max = INT32_MAX;
   generation.request.prompt_only = true;
-  generation.request.priority =
-      static_cast<int>(fields.Int("priority", 0, kPriorityMin, kPriorityMax));
+  generation.request.priority = fields.Int32("priority", 0, kPriorityMin, kPriorityMax);
   const std::string name = fields.String("pooling", PoolingName(pooling));
   const auto named = ParsePooling(name);
   if (named.has_value()) {
@@ -145,7 +144,7 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(std::string_view body, Pooling po
   out.base64 = format == "base64";
   if (out.base64 && out.llama)
     fields.FailUnsupported("encoding_format", "base64 is not supported here; ask /v1/embeddings");
-  out.dimensions = static_cast<int>(fields.Int("dimensions", 0, 1, 1 << 20));
+  out.dimensions = fields.Int32("dimensions", 0, 1, 1 << 20);
   fields.CheckUnknown(strict_fields);
   out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());
@@ -173,7 +172,7 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
                                 out.documents.end());
   ReadShared(fields, pooling, out.generation);
   if (most > 0) out.generation.text_tokens_max = static_cast<int>(most);
-  out.top_n = static_cast<int>(fields.Int("top_n", 0, 1, INT32_MAX));
+  out.top_n = fields.Int32("top_n", 0, 1, INT32_MAX);
   out.return_documents =
       fields.Bool("return_documents", false) || fields.Bool("return_text", false);
   if (fields.Bool("raw_scores", false))

@@ -58,6 +58,9 @@ class Fields {
   void Adopt(std::string_view name, const Fields& inner);
   // Accepts 1 and 1.0 as integers.
   std::int64_t Int(std::string_view name, std::int64_t absent, std::int64_t min, std::int64_t max);
+  int Int32(std::string_view name, int absent, int min, int max) {
+    return static_cast<int>(Int(name, absent, min, max));
+  }
   // An integer in [-2^63, 2^64 - 1] as 64 bits: negative ones modulo 2^64.
   std::uint64_t Bits64(std::string_view name, std::uint64_t absent);
   double Double(std::string_view name, double absent, double min, double max);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "engine/base/bytes.h"
 #include "server/core/request_limits.h"
 
 namespace thermocline::protocol {
@@ -15,8 +16,7 @@ using chat::ToolChoice;
 bool IsToolName(const std::string& name) {
   return !name.empty() && name.size() <= server::kToolNameBytesMax &&
          std::all_of(name.begin(), name.end(), [](char c) {
-           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' ||
-                  c == '.';
+           return std::isalnum(base::ByteOf(c)) != 0 || c == '_' || c == '-' || c == '.';
          });
 }
 

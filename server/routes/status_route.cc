@@ -115,12 +115,10 @@ Json QueueJson(const Engine& engine, const EngineStats& stats) {
 
 // The limits for one request.
 Json LimitsJson(const server::ServerConfig& config) {
-  return Json::Object{{"body_bytes", config.body_bytes_max},
-                      {"connections", config.connections_max},
-                      {"request_s", config.request_timeout_s},
-                      {"choices", protocol::kChoicesPerPromptMax},
-                      {"prompts", static_cast<std::int64_t>(openai::kPromptsMax)},
-                      {"top_logprobs", kLogprobsMax}};
+  return Json::Object{
+      {"body_bytes", config.body_bytes_max},   {"connections", config.connections_max},
+      {"request_s", config.request_timeout_s}, {"choices", protocol::kChoicesPerPromptMax},
+      {"prompts", openai::kPromptsMax},        {"top_logprobs", kLogprobsMax}};
 }
 
 }  // namespace

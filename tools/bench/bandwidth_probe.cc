@@ -43,7 +43,7 @@ double BandwidthProbe::MeasureGbPerS(base::WorkerPool& pool) {
   });
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   checksum_ = std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-  return static_cast<double>(items) * static_cast<double>(kItemBytes) / elapsed.count() / 1e9;
+  return items * static_cast<double>(kItemBytes) / elapsed.count() / 1e9;
 }
 
 }  // namespace thermocline::tools

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "engine/base/index.h"
 #include "engine/load/mode_tuner.h"
 #include "tools/bench/instruction_probe.h"
 
@@ -164,8 +165,7 @@ Result<double> BenchMeasurement::Decode(Logits wanted) {
   for (int i = 0; i < size_.decode; ++i) {
     ASSIGN_OR_RETURN(const auto logits,
                      transformer_->Forward(std::span(&token, 1), *cache_, wanted));
-    if (!logits.empty())
-      token = static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    if (!logits.empty()) token = base::IndexOfLargest(logits);
   }
   return Seconds(begin);
 }
@@ -184,8 +184,7 @@ TokenWork BenchMeasurement::ffn_work() const {
   TokenWork work;
   for (int l = 0; l < model_.config.num_hidden_layers; ++l) {
     const ffn::FfnCounters& counters = transformer_->ffn_counters(l);
-    work = work +
-           TokenWork{static_cast<double>(counters.bytes), static_cast<double>(counters.operations)};
+    work = work + TokenWork::Of(counters.bytes, counters.operations);
   }
   return work;
 }
@@ -193,8 +192,8 @@ TokenWork BenchMeasurement::ffn_work() const {
 TokenWork BenchMeasurement::DenseFfnWork() const {
   TokenWork work;
   for (int l = 0; l < model_.config.num_hidden_layers; ++l) {
-    work = work + TokenWork{static_cast<double>(transformer_->ffn().dense_bytes(l)),
-                            static_cast<double>(transformer_->ffn().dense_operations(l))};
+    work = work + TokenWork::Of(transformer_->ffn().dense_bytes(l),
+                                transformer_->ffn().dense_operations(l));
   }
   return work;
 }
@@ -220,12 +219,10 @@ TokenWork BenchMeasurement::LeftOutOfAttention() const {
       const nn::InputCounts& counts = inputs->counts(l, kind);
       if (counts.tokens == 0) continue;
       const auto tokens = static_cast<double>(counts.tokens);
-      work = work + TokenWork{static_cast<double>(counts.bytes) / tokens,
-                              static_cast<double>(counts.operations) / tokens};
+      work = work + TokenWork::Of(counts.bytes, counts.operations) / tokens;
       for (const model::Linear* matrix : model::MatricesOf(model_.weights->layers[l], kind)) {
         const kernels::PackedMatrix& w = matrix->weight;
-        work = work +
-               TokenWork{-static_cast<double>(w.bytes()), -static_cast<double>(w.rows) * w.cols};
+        work = work - TokenWork::Of(w.bytes(), base::Area(w.rows, w.cols));
       }
     }
   }
@@ -236,7 +233,7 @@ TokenWork BenchMeasurement::HeadWork() const {
   const kernels::PackedMatrix& head = model_.weights->output.weight;
   const int times =
       kernels::Traits(head.type).quantized ? 2 : 1;  // the input, and its rounding error
-  return {static_cast<double>(head.bytes()), static_cast<double>(head.rows) * head.cols * times};
+  return TokenWork::Of(head.bytes(), base::Area(head.rows, head.cols) * times);
 }
 
 double BenchMeasurement::KvBytes(int depth) const {

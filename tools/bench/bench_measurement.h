@@ -29,6 +29,9 @@ int BenchContext(const BenchSize& size, std::size_t modes);
 struct TokenWork {
   double bytes = 0, operations = 0;
 
+  static TokenWork Of(std::int64_t bytes, std::int64_t operations) {
+    return {static_cast<double>(bytes), static_cast<double>(operations)};
+  }
   TokenWork operator+(const TokenWork& o) const {
     return {bytes + o.bytes, operations + o.operations};
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/posix_error.h"
 #include "engine/charts/chart.h"
 #include "engine/model/open/builtin.h"
@@ -131,7 +132,7 @@ Status WritePlot(const std::string& path, const Curve& curve) {
   charts::Chart reads{.title = "The same, in reads",
                       .x = {.label = "reads in flight", .log = true},
                       .y = {.label = "reads/s", .log = true}};
-  const auto depth_colors = charts::Colors(static_cast<int>(Curve::kDepths.size()));
+  const auto depth_colors = charts::Colors(base::IntSize(Curve::kDepths));
   for (std::size_t d = 0; d < Curve::kDepths.size(); ++d) {
     charts::Series series{.label = StrCat("depth ", Curve::kDepths[d]), .color = depth_colors[d]};
     for (std::size_t i = 0; i < Curve::kChunks.size(); ++i) {
@@ -140,7 +141,7 @@ Status WritePlot(const std::string& path, const Curve& curve) {
     }
     bandwidth.series.push_back(std::move(series));
   }
-  const auto chunk_colors = charts::Colors(static_cast<int>(Curve::kChunks.size()));
+  const auto chunk_colors = charts::Colors(base::IntSize(Curve::kChunks));
   for (std::size_t i = 0; i < Curve::kChunks.size(); ++i) {
     charts::Series series{.label = ChunkName(Curve::kChunks[i]), .color = chunk_colors[i]};
     for (std::size_t d = 0; d < Curve::kDepths.size(); ++d) {

@@ -6,6 +6,7 @@
 
 #include "engine/api/flash_stats.h"
 #include "engine/base/json.h"
+#include "engine/base/ratio.h"
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::tools {
@@ -21,13 +22,9 @@ class FlashRun {
   void Print(const load::LoadedModel& model) const;
 
  private:
-  double hit_rate() const {
-    return static_cast<double>(sum_.hits) / std::max(1.0, static_cast<double>(sum_.needed));
-  }
+  double hit_rate() const { return base::Ratio(sum_.hits, sum_.needed); }
   double Share(double seconds) const { return seconds / std::max(1e-9, seconds_); }
-  double PerToken(std::int64_t count) const {
-    return static_cast<double>(count) / std::max(1, tokens_);
-  }
+  double PerToken(std::int64_t count) const { return base::Ratio(count, std::max(1, tokens_)); }
 
   FlashCounters sum_;
   double seconds_ = 0;

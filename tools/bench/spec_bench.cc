@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "tools/bench/bench_prompts.h"
 #include "tools/bench/spec_bench_report.h"
 #include "tools/common/console.h"
@@ -146,14 +147,14 @@ class Measurement {
     const SpecStats& now = report.stats.spec;
     SpecStats& counts = report.counts;
     std::int64_t most = 0;  // tokens in drafts of one length
-    for (std::size_t n = 0; n < now.outcomes.size(); ++n) {
+    for (int n = 0; n < base::IntSize(now.outcomes); ++n) {
       std::int64_t drafts = 0;
-      for (std::size_t k = 0; k <= n; ++k) {
+      for (int k = 0; k <= n; ++k) {
         counts.outcomes[n][k] = now.outcomes[n][k] - before_.outcomes[n][k];
         drafts += counts.outcomes[n][k];
       }
-      const std::int64_t tokens = drafts * static_cast<std::int64_t>(n);
-      if (tokens > most) most = tokens, report.histogram_n = static_cast<int>(n);
+      const std::int64_t tokens = drafts * n;
+      if (tokens > most) most = tokens, report.histogram_n = n;
     }
     for (std::size_t i = 0; i < now.bonus_ranks.size(); ++i) {
       counts.bonus_ranks[i] = now.bonus_ranks[i] - before_.bonus_ranks[i];

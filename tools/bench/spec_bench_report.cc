@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 #include "engine/base/system_memory.h"
 #include "engine/charts/chart.h"
 #include "tools/common/spec_report.h"
@@ -36,9 +37,9 @@ Totals TotalsOf(const SpecBenchMode& mode) {
 }
 
 // The fraction, or nullopt if `whole` is 0.
-std::optional<double> Share(double part, double whole) {
+std::optional<double> Share(base::Number auto part, base::Number auto whole) {
   if (whole <= 0) return std::nullopt;
-  return part / whole;
+  return base::Ratio(part, whole);
 }
 
 struct Shares {
@@ -50,8 +51,7 @@ Shares SharesOf(const SpecBenchMode& mode, const Totals& t) {
           .acceptance = Share(t.accepted, t.draft_tokens),
           .hit_rate = Share(t.hits, t.hits + t.misses),
           .wait = t.drafts > 0 ? Share(t.wait_s, mode.decode_s) : std::nullopt,
-          .wasted = Share(static_cast<double>(mode.wasted_tokens),
-                          static_cast<double>(mode.drafted_tokens))};
+          .wasted = Share(mode.wasted_tokens, mode.drafted_tokens)};
 }
 
 Json NumberOrNull(std::optional<double> value) { return value.has_value() ? Json(*value) : Json(); }
@@ -85,9 +85,9 @@ Histogram HistogramOf(const SpecBenchReport& report) {
   const int n = report.histogram_n;
   if (n == 0) return h;
   const auto& row = report.counts.outcomes[n];
-  const auto drafts = static_cast<double>(std::accumulate(row.begin(), row.end(), std::int64_t{0}));
+  const std::int64_t drafts = std::accumulate(row.begin(), row.end(), std::int64_t{0});
   for (int k = 0; k <= n; ++k) {
-    h.measured.push_back(static_cast<double>(row[k]) / drafts);
+    h.measured.push_back(base::Ratio(row[k], drafts));
     h.fitted.push_back(report.phi(k, n));
   }
   return h;
@@ -96,7 +96,7 @@ Histogram HistogramOf(const SpecBenchReport& report) {
 // The share of correction tokens that were guess `i`, the first being 0. `ranks` as in SpecStats.
 std::optional<double> HitShare(const std::array<std::int64_t, 6>& ranks, std::size_t i) {
   const std::int64_t all = std::accumulate(ranks.begin(), ranks.end(), std::int64_t{0});
-  return Share(static_cast<double>(ranks[i + 1]), static_cast<double>(all));
+  return Share(ranks[i + 1], all);
 }
 
 Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
@@ -113,8 +113,8 @@ Json::Array HitShares(const std::array<std::int64_t, 6>& ranks) {
 // others.
 Json::Array StepTimes(const SpecStats& stats) {
   Json::Array times;
-  for (std::size_t i = 0; i < stats.verify_step_s.size(); ++i) {
-    const double line = stats.verify_1_s + static_cast<double>(i) * stats.verify_per_token_s;
+  for (int i = 0; i < base::IntSize(stats.verify_step_s); ++i) {
+    const double line = stats.verify_1_s + i * stats.verify_per_token_s;
     times.push_back(stats.verify_step_s[i] > 0 ? stats.verify_step_s[i] : line);
   }
   return times;
@@ -188,7 +188,7 @@ charts::Chart BarsByPrompt(const SpecBenchReport& report, const char* title, con
                            const Value& value) {
   constexpr double kLegendRoom = 1.3;
   double highest = 0;
-  const auto prompts = static_cast<double>(report.modes[0].prompts.size());
+  const double prompts = base::IntSize(report.modes[0].prompts);
   charts::Chart plot{.title = title,
                      .x = {.label = "prompt", .whole = true, .min = 0.5, .max = prompts + 0.5},
                      .y = {.label = label, .min = 0.0}};
@@ -199,7 +199,7 @@ charts::Chart BarsByPrompt(const SpecBenchReport& report, const char* title, con
                           .color = colors[m]};
     for (std::size_t p = 0; p < report.modes[m].prompts.size(); ++p) {
       const std::optional<double> height = value(report.modes[m].prompts[p]);
-      if (height.has_value()) series.points.emplace_back(static_cast<double>(p + 1), *height);
+      if (height.has_value()) series.points.emplace_back(p + 1, *height);
     }
     for (const auto& point : series.points) highest = std::max(highest, point.second);
     if (!series.points.empty()) plot.series.push_back(std::move(series));
@@ -222,8 +222,8 @@ charts::Chart HistogramPlot(const SpecBenchReport& report) {
   charts::Series fitted{.label = "phi, fitted", .color = "#cf222e"};
   charts::Series points{.kind = charts::Series::Kind::kPoints, .color = fitted.color};
   for (std::size_t k = 0; k < h.measured.size(); ++k) {
-    measured.points.emplace_back(static_cast<double>(k), h.measured[k]);
-    fitted.points.emplace_back(static_cast<double>(k), h.fitted[k]);
+    measured.points.emplace_back(k, h.measured[k]);
+    fitted.points.emplace_back(k, h.fitted[k]);
   }
   points.points = fitted.points;
   plot.series = {measured, fitted, points};

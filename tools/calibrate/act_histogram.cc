@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/predictor/down_norms.h"
 
 namespace thermocline::tools {
@@ -23,7 +24,7 @@ ActHistogram::ActHistogram(const load::LoadedModel& model)
 
 int ActHistogram::BinOf(float act) {
   if (act == 0) return 0;
-  const double exponent = std::log2(std::fabs(static_cast<double>(act))) - kLeastExponent;
+  const double exponent = std::log2(std::fabs(double{act})) - kLeastExponent;
   return std::clamp(static_cast<int>(std::floor(exponent * kPerOctave)), 0, kBins - 1);
 }
 
@@ -37,7 +38,7 @@ void ActHistogram::OnLayer(const ffn::FfnSample& s) {
   const std::size_t layer = s.layer;
   const int f = model_.config.intermediate_size;
   for (int t = 0; t < s.tokens; ++t) {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(t) * f;
+    const std::ptrdiff_t at = base::Area(t, f);
     model_.ops->gated({.gate = s.gate + at,
                        .n = f,
                        .activation = ffn::GateOf(model_.config.hidden_act),
@@ -46,7 +47,7 @@ void ActHistogram::OnLayer(const ffn::FfnSample& s) {
     for (int i = 0; i < f; ++i) {
       const std::size_t neuron = i;
       Bin& bin = bins_[layer][BinOf(act_[neuron])];
-      bin.mass += std::fabs(static_cast<double>(s.neurons[at + i])) * norms_[layer][neuron];
+      bin.mass += std::fabs(double{s.neurons[at + i]}) * norms_[layer][neuron];
       bin.neurons += 1;
     }
   }

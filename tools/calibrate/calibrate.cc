@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/base/ratio.h"
 #include "engine/charts/chart.h"
 #include "engine/offline/row_thresholds.h"
@@ -184,7 +185,7 @@ Json ResultsJson(const Options& o, const std::vector<LayerResult>& results) {
   for (std::size_t l = 0; l < results.size(); ++l) {
     const LayerResult& r = results[l];
     Json layer = QualityJson(r.rows);
-    layer.Set("layer", static_cast<std::int64_t>(l));
+    layer.Set("layer", l);
     layer.Set("common", QualityJson(r.common));
     if (o.kind == "alpha") layer.Set("alpha", r.alpha);
     if (o.compare) {
@@ -226,18 +227,16 @@ Status WritePlot(const std::string& path, const Options& o,
       active{.kind = Kind::kBars, .label = "active", .color = colors[2]},
       missed{.kind = Kind::kBars, .label = "row thresholds", .color = colors[0]},
       alpha{.kind = Kind::kBars, .label = "alpha = 1, equal bytes", .color = colors[1]};
-  for (std::size_t l = 0; l < results.size(); ++l) {
-    const auto x = static_cast<double>(l);
+  for (int l = 0; l < base::IntSize(results); ++l) {
+    const auto x = l;
     rows.points.emplace_back(x, results[l].rows.predicted_share);
     active.points.emplace_back(x, results[l].rows.active_share);
     missed.points.emplace_back(
         x, o.compare ? results[l].equal_bytes.missed_mass : results[l].rows.missed_mass);
     alpha.points.emplace_back(x, results[l].alpha_one.missed_mass);
   }
-  const charts::Axis axis{.label = "layer",
-                          .whole = true,
-                          .min = -0.5,
-                          .max = static_cast<double>(results.size()) - 0.5};
+  const charts::Axis axis{
+      .label = "layer", .whole = true, .min = -0.5, .max = base::IntSize(results) - 0.5};
   charts::Chart shares{.title = "Neurons predicted and active, held-out text", .x = axis};
   shares.y = {.label = "share of neurons", .percent = true};
   shares.series = {rows, active};
@@ -265,7 +264,7 @@ Status CalibrateThreshold(const Options& o, const load::LoadedModel& model, Spli
     layer.threshold = threshold;
     layer.threshold_kept_mass = kept.mass;
     layers.push_back(Json::Object{{"layer", l},
-                                  {"threshold", static_cast<double>(threshold)},
+                                  {"threshold", threshold},
                                   {"kept_mass", kept.mass},
                                   {"kept_share", kept.neurons}});
     if (!o.json)

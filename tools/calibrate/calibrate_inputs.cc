@@ -125,7 +125,7 @@ class InputCalibrator {
     std::mt19937 random(1);
     for (std::size_t l = 0; l < layers_; ++l) {
       for (int k = 0; k < kInputKinds; ++k) {
-        auto& rule = rules[l].of[static_cast<std::size_t>(k)];
+        auto& rule = rules[l].of[k];
         rule.thresholds = {1e-20F};
         rule.weights.resize(model::InputsOf(model_.weights->layers[l], static_cast<InputKind>(k)));
         for (float& weight : rule.weights)
@@ -162,7 +162,7 @@ class InputCalibrator {
   }
 
   void Write(OpenSideCar& side_car) const {
-    const std::size_t at = static_cast<std::size_t>(&best() - results_.data());
+    const std::size_t at = &best() - results_.data();
     side_car.content.input_points.clear();
     for (const Point& p : best().second)
       side_car.content.input_points.push_back(

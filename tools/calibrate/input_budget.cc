@@ -28,8 +28,8 @@ constexpr int kBlockTokens = 512;
 std::int64_t BytesOf(const model::LayerWeights& layer, InputKind kind) {
   std::int64_t bytes = 0;
   for (const model::Linear* matrix : model::MatricesOf(layer, kind))
-    bytes += static_cast<std::int64_t>(matrix->weight.bytes());
-  if (kind == InputKind::kDown) bytes += static_cast<std::int64_t>(layer.down_rows.bytes());
+    bytes += matrix->weight.bytes();
+  if (kind == InputKind::kDown) bytes += layer.down_rows.bytes();
   return bytes;
 }
 
@@ -37,10 +37,10 @@ std::int64_t BytesOf(const model::LayerWeights& layer, InputKind kind) {
 
 InputRuleSet RulesOf(const InputProfile& profile, const InputShares& shares) {
   InputRuleSet rules(shares.size());
-  for (std::size_t l = 0; l < shares.size(); ++l) {
+  for (int l = 0; l < base::IntSize(shares); ++l) {
     for (std::size_t k = 0; k < kKinds; ++k) {
       const auto kind = static_cast<InputKind>(k);
-      const int layer = static_cast<int>(l);
+      const int layer = l;
       rules[l].of[k].thresholds = {profile.ThresholdFor(layer, kind, shares[l][k])};
       rules[l].of[k].weights = profile.weights(layer, kind);
     }
@@ -71,7 +71,7 @@ void LeaveOut(std::vector<Matrix>& matrices, double bytes, const Price& price,
     std::vector<double> prices(matrices.size());
     std::transform(matrices.begin(), matrices.end(), prices.begin(), dearness);
     const auto least = std::min_element(prices.begin(), prices.end());
-    Matrix& cheapest = matrices[static_cast<std::size_t>(least - prices.begin())];
+    Matrix& cheapest = matrices[least - prices.begin()];
     if (cheapest.whole()) return;
     on_step(cheapest);
     ++cheapest.step;
@@ -105,16 +105,16 @@ class InputBudget::BlockError {
 
   // The additional error of one more hundredth.
   double Price(const Matrix& m) const {
-    const auto& now = at_[m.kind][static_cast<std::size_t>(m.step)];
-    const auto& next = at_[m.kind][static_cast<std::size_t>(m.step) + 1];
+    const auto& now = at_[m.kind][m.step];
+    const auto& next = at_[m.kind][m.step + 1];
     double more = 0;
     for (std::size_t i = 0; i < sum_.size(); ++i)
       more += std::sqrt(std::max(0.0, sum_[i] - now[i] + next[i])) - std::sqrt(sum_[i]);
     return more;
   }
   void Step(const Matrix& m) {
-    const auto& now = at_[m.kind][static_cast<std::size_t>(m.step)];
-    const auto& next = at_[m.kind][static_cast<std::size_t>(m.step) + 1];
+    const auto& now = at_[m.kind][m.step];
+    const auto& next = at_[m.kind][m.step + 1];
     for (std::size_t i = 0; i < sum_.size(); ++i)
       sum_[i] = std::max(0.0, sum_[i] - now[i] + next[i]);
   }
@@ -123,9 +123,9 @@ class InputBudget::BlockError {
   // Interpolates between two tried shares: errors grow with the squares of the skipped inputs.
   static std::vector<double> Between(const InputBudget& budget, std::span<const BlockErrors> tried,
                                      std::size_t layer, std::size_t kind, double share) {
-    const std::size_t above = static_cast<std::size_t>(
+    const std::size_t above =
         std::lower_bound(kTriedOfBlock.begin(), kTriedOfBlock.end() - 1, share - 1e-9) -
-        kTriedOfBlock.begin());
+        kTriedOfBlock.begin();
     std::vector<double> errors = tried[above * kKinds + kind][layer];
     const auto squares = [&](double of) { return budget.SquaresOf(layer, kind, of); };
     const double below = above > 0 ? squares(kTriedOfBlock[above - 1]) : 0;
@@ -186,7 +186,7 @@ Result<std::vector<InputShares>> InputBudget::ByBlock(std::span<const double> sh
   ASSIGN_OR_RETURN(const auto tried, ErrorsOfBlocks(on_progress));
   std::vector<InputShares> all(shares.size(), InputShares(layers_));
   model_.pool->Run(base::IntSize(all.front()), [&](int layer, int) {
-    const auto l = static_cast<std::size_t>(layer);
+    const std::size_t l = layer;
     std::vector<Matrix> matrices = MatricesOf(l);
     BlockError error(*this, tried, l);
     for (std::size_t i = 0; i < shares.size(); ++i) {

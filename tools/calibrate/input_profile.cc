@@ -20,13 +20,13 @@ std::vector<float> NormsOf(const model::LayerWeights& layer, InputKind kind) {
     row.resize(inputs);
     for (int r = 0; r < matrix->weight.rows; ++r) {
       kernels::DequantizePackedRow(matrix->weight, r, row.data());
-      for (int j = 0; j < inputs; ++j) squares[j] += static_cast<double>(row[j]) * row[j];
+      for (int j = 0; j < inputs; ++j) squares[j] += double{row[j]} * row[j];
     }
   }
   for (int j = 0; matrices.empty() && j < inputs; ++j) {  // neuron-major
     row.resize(layer.down_rows.cols);
     kernels::DequantizeMatrixRow(layer.down_rows, j, row.data());
-    for (const float w : row) squares[j] += static_cast<double>(w) * w;
+    for (const float w : row) squares[j] += double{w} * w;
   }
   std::vector<float> norms(inputs);
   std::transform(squares.begin(), squares.end(), norms.begin(),
@@ -41,15 +41,15 @@ InputProfile::InputProfile(const load::LoadedModel& model, InputSize size)
   if (size == InputSize::kOwn) return;
   const int kinds = model::kInputKinds;
   model.pool->Run(base::IntSize(sizes_) * kinds, [&](int item, int) {
-    const auto layer = static_cast<std::size_t>(item / kinds);
-    sizes_[layer][static_cast<std::size_t>(item % kinds)].weights =
+    const std::size_t layer = item / kinds;
+    sizes_[layer][item % kinds].weights =
         NormsOf(model.weights->layers[layer], static_cast<InputKind>(item % kinds));
   });
 }
 
 void InputProfile::OnLayer(const ffn::FfnSample& s) {
-  Add(sizes_[s.layer][static_cast<int>(InputKind::kDown)], s.neurons,
-      model_.config.intermediate_size, s.tokens);
+  Add(sizes_[s.layer][base::Index(InputKind::kDown)], s.neurons, model_.config.intermediate_size,
+      s.tokens);
 }
 
 void InputProfile::OnProduct(const kernels::PackedMatrix& weight, const float* x, int tokens) {
@@ -57,7 +57,7 @@ void InputProfile::OnProduct(const kernels::PackedMatrix& weight, const float* x
     for (const InputKind kind : {InputKind::kAttention, InputKind::kAttnOutput, InputKind::kFfn}) {
       const auto matrices = model::MatricesOf(model_.weights->layers[l], kind);
       if (!matrices.empty() && matrices.front()->weight.data == weight.data)
-        return Add(sizes_[l][static_cast<int>(kind)], x, weight.cols, tokens);
+        return Add(sizes_[l][base::Index(kind)], x, weight.cols, tokens);
     }
   }
 }
@@ -65,7 +65,7 @@ void InputProfile::OnProduct(const kernels::PackedMatrix& weight, const float* x
 void InputProfile::Add(Sizes& to, const float* x, int inputs, int tokens) {
   for (std::ptrdiff_t i = 0; i < std::ptrdiff_t{inputs} * tokens; ++i) {
     const float weight = to.weights.empty() ? 1.0F : to.weights[i % inputs];
-    const double size = std::fabs(static_cast<double>(x[i]) * weight);
+    const double size = std::fabs(double{x[i]} * weight);
     const double octave = size > 0 ? std::log2(size) : kLeastOctave;
     const auto bin = static_cast<int>(std::floor((octave - kLeastOctave) * kBinsOfOctave));
     const std::size_t at = std::clamp(bin, 0, kBins - 1);

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/ffn/ffn_tap.h"
 #include "engine/load/loaded_model.h"
 
@@ -38,7 +39,7 @@ class InputProfile final : public ffn::FfnTap, public nn::ProductTap {
     std::array<double, kBins> counts{}, squares{};
   };
   const Sizes& Of(int layer, model::InputKind kind) const {
-    return sizes_[layer][static_cast<int>(kind)];
+    return sizes_[layer][base::Index(kind)];
   }
   static void Add(Sizes& to, const float* x, int inputs, int tokens);
 

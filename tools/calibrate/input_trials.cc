@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/index.h"
 #include "engine/sampling/sampler.h"
 #include "tools/common/divergence.h"
 
@@ -19,8 +20,7 @@ constexpr double kIgnored = 0.25;  // of a window's tokens, when blocks are comp
 class InputTrials::BlockComparison final : public exec::BlockTap {
  public:
   BlockComparison(std::size_t layers, int hidden_size)
-      : d_(static_cast<std::size_t>(hidden_size)),
-        whole_(layers, std::vector<float>(kTokensAtOnce * d_)) {}
+      : d_(hidden_size), whole_(layers, std::vector<float>(kTokensAtOnce * d_)) {}
 
   BlockErrors NoErrors() const { return BlockErrors(whole_.size(), std::vector<double>(d_)); }
   // The next run is the full model's.
@@ -32,14 +32,13 @@ class InputTrials::BlockComparison final : public exec::BlockTap {
   }
 
   void OnBlock(int layer, float* residual, int tokens) override {
-    std::vector<float>& whole = whole_[static_cast<std::size_t>(layer)];
-    const std::size_t count = static_cast<std::size_t>(tokens) * d_;
+    std::vector<float>& whole = whole_[layer];
+    const std::size_t count = tokens * d_;
     if (keeps_) {
       std::copy_n(residual, count, whole.begin());
       return;
     }
-    if (errors_ != nullptr)
-      Add(residual, whole, count, (*errors_)[static_cast<std::size_t>(layer)]);
+    if (errors_ != nullptr) Add(residual, whole, count, (*errors_)[layer]);
     std::copy_n(whole.begin(), count, residual);
   }
 
@@ -47,7 +46,7 @@ class InputTrials::BlockComparison final : public exec::BlockTap {
   void Add(const float* residual, const std::vector<float>& whole, std::size_t count,
            std::vector<double>& errors) const {
     for (std::size_t i = 0; i < count; ++i) {
-      const double off = static_cast<double>(residual[i]) - whole[i];
+      const double off = double{residual[i]} - whole[i];
       errors[i % d_] += off * off;
     }
   }
@@ -66,8 +65,7 @@ InputTrials::InputTrials(load::LoadedModel& model, int window)
 }
 
 void InputTrials::SetMode(FfnMode mode) {
-  for (std::size_t l = 0; l < whole_.size(); ++l)
-    transformer_->ffn().policy(static_cast<int>(l)).mode = mode;
+  for (int l = 0; l < base::IntSize(whole_); ++l) transformer_->ffn().policy(l).mode = mode;
 }
 
 void InputTrials::Use(const InputRuleSet& rules) {
@@ -108,15 +106,15 @@ Result<std::vector<InputScore>> InputTrials::Run(std::span<const Window> windows
                    : 0.0;
       };
       for (std::size_t i = 0; i < tokens.size(); ++i) whole_loss += loss_of(whole, i);
-      positions += static_cast<double>(tokens.size());
+      positions += base::IntSize(tokens);
       scored += static_cast<double>(tokens.size() - (at + tokens.size() == window.size() ? 1 : 0));
       SetMode(FfnMode::kInputs);
       for (std::size_t set = 0; set < sets.size(); ++set) {
         Use(sets[set]);
         ASSIGN_OR_RETURN(const auto cut, Logits(tokens, *caches[set]));
         std::vector<double> each(tokens.size());
-        model_.pool->Run(static_cast<int>(tokens.size()), [&](int i, int) {
-          const auto row = static_cast<std::size_t>(i) * vocab;
+        model_.pool->Run(base::IntSize(tokens), [&](int i, int) {
+          const auto row = i * vocab;
           each[i] = Divergence(std::span(whole).subspan(row, vocab), cut.subspan(row, vocab));
         });
         for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -152,7 +150,7 @@ Status InputTrials::CompareWindow(const Window& window, std::span<const InputRul
                                   std::span<const std::unique_ptr<nn::KvCache>> caches,
                                   BlockComparison& comparison, std::vector<BlockErrors>& errors) {
   for (const auto& cache : caches) cache->SetLength(0);
-  for (std::size_t at = 0; at < window.size(); at += kTokensAtOnce) {
+  for (int at = 0; at < base::IntSize(window); at += kTokensAtOnce) {
     const auto tokens =
         std::span(window).subspan(at, std::min<std::size_t>(kTokensAtOnce, window.size() - at));
     const auto forward = [&](nn::KvCache& cache) {
@@ -164,7 +162,7 @@ Status InputTrials::CompareWindow(const Window& window, std::span<const InputRul
     SetMode(FfnMode::kInputs);
     for (std::size_t set = 0; set < sets.size(); ++set) {
       Use(sets[set]);
-      const bool ignored = kIgnored * static_cast<double>(window.size()) > static_cast<double>(at);
+      const bool ignored = kIgnored * base::IntSize(window) > at;
       comparison.Compare(ignored ? nullptr : &errors[set]);
       RETURN_IF_ERROR(forward(*caches[set]));
     }

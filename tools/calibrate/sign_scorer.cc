@@ -18,12 +18,11 @@ std::vector<std::int32_t> ChooseColumns(const load::LoadedModel& model, int laye
   if (wanted >= cols || wanted == 0) return {};
   std::vector<double> inputs(cols), weights(inputs.size());
   for (std::size_t i = 0; i < r.inputs.size(); ++i)
-    inputs[i % inputs.size()] += std::fabs(static_cast<double>(r.inputs[i]));
+    inputs[i % inputs.size()] += std::fabs(double{r.inputs[i]});
   std::vector<float> row(inputs.size());
   for (int i = 0; i < rows; i += std::max(1, rows / 512)) {  // a sample of the rows suffices
     predictor::DequantizeNeuron(matrix, i, row.data());
-    for (std::size_t c = 0; c < row.size(); ++c)
-      weights[c] += std::fabs(static_cast<double>(row[c]));
+    for (std::size_t c = 0; c < row.size(); ++c) weights[c] += std::fabs(double{row[c]});
   }
   std::vector<std::int32_t> order(inputs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -55,18 +54,17 @@ SignScorer::SignScorer(const load::LoadedModel& model, int layer, std::vector<st
 
 std::vector<std::int32_t> SignScorer::Scores(const LayerRecording& r, int slices,
                                              int planes) const {
-  std::vector<std::int32_t> scores(static_cast<std::size_t>(r.tokens) * rows_);
+  std::vector<std::int32_t> scores(base::Area(r.tokens, rows_));
   model_.pool->Run(r.tokens, [&](int t, int) {
     std::vector<std::uint64_t> words(kernels::SignInputWords(cols_, slices));
     std::vector<float> x(all_);
-    predictor::GatherColumns(r.inputs.data() + static_cast<std::ptrdiff_t>(t) * all_, all_,
-                             columns_, x.data());
+    predictor::GatherColumns(r.inputs.data() + base::Area(t, all_), all_, columns_, x.data());
     model_.ops->sign_scores(
         {.planes = {rows_, cols_, sign_.data(), planes == 2 ? magnitude_.data() : nullptr},
          .input = kernels::PackSignInput(x.data(), cols_, slices, words.data()),
          .row_begin = 0,
          .row_end = rows_,
-         .scores = scores.data() + static_cast<std::ptrdiff_t>(t) * rows_});
+         .scores = scores.data() + base::Area(t, rows_)});
   });
   return scores;
 }

@@ -15,7 +15,7 @@ void ProgressBar::Show(double share) {
   percent_ = percent;
   constexpr int kWidth = 30;
   const int filled = percent * kWidth / 100;
-  std::string bar(static_cast<std::size_t>(filled), '#');
+  std::string bar(filled, '#');
   bar.append(kWidth - filled, '.');
   std::fprintf(stderr, "\r%s [%s] %3d%%", label_.c_str(), bar.c_str(), percent);
 }

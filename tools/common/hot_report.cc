@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/base/ratio.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::tools {
 namespace {
 
 double HotShare(const HotStats& hot) {
-  return static_cast<double>(hot.active_hot) /
-         std::max(1.0, static_cast<double>(hot.active_hot + hot.active_cold));
+  return base::Ratio(hot.active_hot, hot.active_hot + hot.active_cold);
 }
 
 }  // namespace

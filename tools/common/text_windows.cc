@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 
 namespace thermocline::tools {
 
@@ -25,9 +26,9 @@ Result<std::vector<Window>> ReadTextWindows(const TextOptions& o, const load::Lo
   std::vector<int> tokens = model.tokenizer->Encode(text, {});
   if (tokens.empty())
     return base::InvalidArgument(o.text, ": the text is empty; give another --text");
-  if (o.tokens > 0 && tokens.size() > static_cast<std::size_t>(o.tokens)) tokens.resize(o.tokens);
+  if (o.tokens > 0 && base::IntSize(tokens) > o.tokens) tokens.resize(o.tokens);
   const auto& vocabulary = model.tokenizer->vocabulary();
-  const std::size_t room = static_cast<std::size_t>(o.window) - (vocabulary.add_bos ? 1 : 0);
+  const std::size_t room = o.window - (vocabulary.add_bos ? 1 : 0);
   std::vector<Window> windows;
   for (std::size_t begin = 0; begin < tokens.size(); begin += room) {
     Window& window = windows.emplace_back();

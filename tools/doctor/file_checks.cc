@@ -45,7 +45,7 @@ std::optional<Ran> RunProgram(const std::vector<std::string>& words) {
   Ran out;
   std::array<char, 4096> buffer{};
   for (ssize_t n; error == 0 && (n = ::read(pipe_fds[0], buffer.data(), buffer.size())) > 0;)
-    out.output.append(buffer.data(), static_cast<std::size_t>(n));
+    out.output.append(buffer.data(), n);
   ::close(pipe_fds[0]);
   if (error != 0) return std::nullopt;
   int status = 0;

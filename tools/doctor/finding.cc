@@ -7,13 +7,15 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/base/bytes.h"
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::tools {
 
 const char* VerdictName(Verdict verdict) {
   static constexpr const char* kNames[] = {"ok", "note", "warning", "error"};
-  return kNames[static_cast<int>(verdict)];
+  return kNames[base::Index(verdict)];
 }
 
 Json ToJson(const Finding& finding) {
@@ -33,7 +35,7 @@ std::optional<std::string> MachineFiles::Read(const std::string& path) const {
   if (!in || !(text << in.rdbuf())) return std::nullopt;
   std::string out = text.str();
   std::replace(out.begin(), out.end(), '\0', ' ');  // the device tree's strings end with NUL
-  while (!out.empty() && static_cast<unsigned char>(out.back()) <= ' ') out.pop_back();
+  while (!out.empty() && base::ByteOf(out.back()) <= ' ') out.pop_back();
   return out;
 }
 

@@ -76,7 +76,7 @@ Finding CheckGpu(const MachineFiles& files) {
   if (device.ok()) {
     out.seen = (*device)->Describe();
     if (const auto memory = (*device)->FreeMemory(); memory.ok())
-      out.seen += StrCat(", ", base::HumanBytes(static_cast<double>(memory->free)), " free");
+      out.seen += StrCat(", ", base::HumanBytes(memory->free), " free");
     return out;
   }
   out.seen = device.status().message();

@@ -98,8 +98,7 @@ Finding CheckLockedMemory() {
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool any = limit.rlim_cur == RLIM_INFINITY;
   const std::string seen =
-      any ? "any amount may be locked"
-          : StrCat(base::HumanBytes(static_cast<double>(limit.rlim_cur)), " may be locked");
+      any ? "any amount may be locked" : StrCat(base::HumanBytes(limit.rlim_cur), " may be locked");
   if (any) return {"locked memory", Verdict::kOk, seen, ""};
   return {"locked memory", Verdict::kNote, seen,
           "weights may be swapped out, and a GPU's shared buffers may be refused: the systemd unit "

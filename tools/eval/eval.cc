@@ -61,7 +61,7 @@ Result<std::vector<Tokens>> WindowsOfText(const Options& options, const load::Lo
   if (options.max_tokens > 0 && base::IntSize(tokens) > options.max_tokens)
     tokens.resize(options.max_tokens);
   const bool bos = model.tokenizer->vocabulary().add_bos;
-  const std::size_t room = static_cast<std::size_t>(options.window) - (bos ? 1 : 0);
+  const std::size_t room = options.window - (bos ? 1 : 0);
   std::vector<Tokens> windows;
   for (std::size_t begin = 0; begin < tokens.size(); begin += room) {
     windows.emplace_back();
@@ -224,14 +224,12 @@ Status Eval(Options options) {
   if (other != nullptr) RETURN_IF_ERROR(other->Prepare(static_cast<int>(longest)));
   std::unique_ptr<NpyWriter> npy;
   if (!options.logits.empty()) {
-    ASSIGN_OR_RETURN(npy, NpyWriter::Create(options.logits, static_cast<std::int64_t>(rows),
-                                            side->model().config.vocab_size));
+    ASSIGN_OR_RETURN(npy, NpyWriter::Create(options.logits, rows, side->model().config.vocab_size));
   }
   Totals totals;
   ProgressBar bar("evaluating");
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    RETURN_IF_ERROR(Score(windows[i], static_cast<std::size_t>(options.score_from), *side,
-                          other.get(), npy.get(), totals));
+    RETURN_IF_ERROR(Score(windows[i], options.score_from, *side, other.get(), npy.get(), totals));
     bar.Show(base::Ratio(i + 1, windows.size()));
   }
   bar.Clear();

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "engine/charts/chart.h"
 
 namespace thermocline::tools {
@@ -115,18 +116,16 @@ Status WriteReportPlot(const std::string& path, const PredictorReport& report) {
       here{.kind = Kind::kPoints, .label = "as it is", .color = colors[0]};
   for (std::size_t l = 0; l < report.layers.size(); ++l) {
     if (!Predicted(report.layers[l])) continue;
-    recall.points.emplace_back(static_cast<double>(l), report.layers[l].counts.recall());
-    precision.points.emplace_back(static_cast<double>(l), report.layers[l].counts.precision());
+    recall.points.emplace_back(l, report.layers[l].counts.recall());
+    precision.points.emplace_back(l, report.layers[l].counts.precision());
   }
   for (std::size_t i = 0; i < report.sweep.size(); ++i) {
     curve.points.emplace_back(report.sweep[i].bytes_share, report.sweep[i].missed_mass);
     if (kSweep[i] == 0) here.points.push_back(curve.points.back());
   }
   charts::Chart by_layer{.title = "Prediction by layer; the positive class is active"};
-  by_layer.x = {.label = "layer",
-                .whole = true,
-                .min = -0.5,
-                .max = static_cast<double>(report.layers.size()) - 0.5};
+  by_layer.x = {
+      .label = "layer", .whole = true, .min = -0.5, .max = base::IntSize(report.layers) - 0.5};
   by_layer.y = {.label = "share", .percent = true, .min = 0, .max = 1};
   by_layer.series = {recall, precision};
   charts::Chart trade{.title = "Bytes read against mass missed"};

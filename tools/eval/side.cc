@@ -63,7 +63,7 @@ void Side::Rewind(int length) {
 Result<std::span<const float>> Side::Logits(std::span<const int> tokens) {
   transformer_->ffn().SetCounting(chunk_ == 1);  // tokens that share a step are not counted
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
-    const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
+    const std::size_t count = std::min<std::size_t>(chunk_, tokens.size() - at);
     ASSIGN_OR_RETURN(const auto logits,
                      transformer_->Forward(tokens.subspan(at, count), *cache_,
                                            exec::Transformer::Logits::kAll, step_));
@@ -77,7 +77,7 @@ Result<std::span<const float>> Side::ReadPrompt(std::span<const int> tokens) {
   transformer_->ffn().SetCounting(false);
   std::span<const float> last;
   for (std::size_t at = 0; at < tokens.size(); at += chunk_) {
-    const std::size_t count = std::min(static_cast<std::size_t>(chunk_), tokens.size() - at);
+    const std::size_t count = std::min<std::size_t>(chunk_, tokens.size() - at);
     ASSIGN_OR_RETURN(last, transformer_->Forward(tokens.subspan(at, count), *cache_,
                                                  exec::Transformer::Logits::kLast,
                                                  exec::Transformer::Step::kPrefill));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/ratio.h"
 #include "engine/sampling/sampler.h"
@@ -33,7 +34,7 @@ struct Encoded {
 // The number of characters, which the harness normalizes by.
 std::size_t Characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+                       [](char c) { return (base::ByteOf(c) & 0xC0U) != 0x80U; });
 }
 
 // Spaces at the end of a prompt are moved to the continuation, because tokens begin with their
@@ -46,8 +47,7 @@ Encoded Encode(const text::Tokenizer& tokenizer, const TaskItem& item) {
   for (const std::string& choice : item.choices) {
     const Tokens whole = tokenizer.Encode(StrCat(item.prompt, " ", choice), options);
     const std::size_t from = std::min(encoded.prompt.size(), whole.size() - 1);
-    encoded.continuations.emplace_back(whole.begin() + static_cast<std::ptrdiff_t>(from),
-                                       whole.end());
+    encoded.continuations.emplace_back(whole.begin() + from, whole.end());
   }
   return encoded;
 }
@@ -118,7 +118,7 @@ class Evaluation {
   bool generates() const { return task_.kind != Task::Kind::kChoices; }
 
   double StandardError(double share) const {
-    const double n = static_cast<double>(encoded_.size());
+    const double n = base::IntSize(encoded_);
     return n > 1 ? std::sqrt(share * (1 - share) / (n - 1)) : 0;
   }
 
@@ -172,7 +172,7 @@ class Evaluation {
       by_character.push_back(sum / static_cast<double>(Characters(item.choices[i])));
     }
     const auto best = [](const std::vector<double>& values) {
-      return static_cast<int>(std::max_element(values.begin(), values.end()) - values.begin());
+      return base::IndexOfLargest(values);
     };
     Count("acc", best(sums) == item.gold);
     Count("acc_norm", best(by_character) == item.gold);
@@ -196,8 +196,7 @@ class Evaluation {
     Tokens tokens;
     std::string text;
     while (base::IntSize(tokens) < options_.max_new_tokens) {
-      const int next =
-          static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      const int next = base::IndexOfLargest(logits);
       if (tokenizer_.IsStop(next)) break;
       tokens.push_back(next);
       text = tokenizer_.Decode(tokens);

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <map>
 
+#include "engine/base/bytes.h"
 #include "engine/model/model_file.h"
 #include "engine/model/open/builtin.h"
 #include "engine/model/open/open_model.h"
@@ -122,7 +123,7 @@ Json Describe(const model::ModelFile& file) {
 
 // `text` without control characters, so that a file cannot control the terminal.
 std::string Printable(std::string text) {
-  for (char& c : text) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  for (char& c : text) c = base::ByteOf(c) < 0x20 || c == 0x7F ? ' ' : c;
   return text;
 }
 

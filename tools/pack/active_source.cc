@@ -21,7 +21,7 @@ void ActiveTap::OnLayer(const ffn::FfnSample& s) {
 
 TraceTap::TraceTap(const model::ModelConfig& config, store::TraceWriter& writer)
     : num_layers_(config.num_hidden_layers),
-      num_neurons_(static_cast<std::size_t>(config.intermediate_size)),
+      num_neurons_(config.intermediate_size),
       of_experts_(config.experts.any()),
       writer_(writer) {}
 

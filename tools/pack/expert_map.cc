@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::tools {
@@ -34,8 +35,7 @@ std::string Text(double x, double y, const char* anchor, const std::string& text
 std::vector<double> Shares(const offline::ActivationCounter& layer) {
   std::vector<double> shares;
   for (const std::uint32_t count : layer.counts())
-    shares.push_back(static_cast<double>(count) /
-                     static_cast<double>(std::max<std::int64_t>(1, layer.tokens())));
+    shares.push_back(base::Ratio(count, std::max<std::int64_t>(1, layer.tokens())));
   std::sort(shares.begin(), shares.end(), std::greater<>());
   return shares;
 }
@@ -45,8 +45,8 @@ std::vector<double> Shares(const offline::ActivationCounter& layer) {
 std::string WithExpertMap(const std::string& curves,
                           const std::vector<offline::ActivationCounter>& layers) {
   const int rows = base::IntSize(layers), columns = base::IntSize(layers.front().counts());
-  const double cell_h = std::clamp(static_cast<double>(kHeightMax) / rows, 4.0, 24.0);
-  const double cell_w = static_cast<double>(kWidth - kLeft - 20) / columns;
+  const double cell_h = std::clamp(base::Ratio(kHeightMax, rows), 4.0, 24.0);
+  const double cell_w = base::Ratio(kWidth - kLeft - 20, columns);
   const double height = kTop + rows * cell_h + kBottom;
   double most = 0;
   for (const auto& layer : layers) most = std::max(most, Shares(layer).front());

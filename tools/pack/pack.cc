@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/base/log.h"
+#include "engine/base/ratio.h"
 #include "engine/base/system_memory.h"
 #include "engine/model/architecture.h"
 #include "engine/model/open/builtin.h"
@@ -199,7 +200,7 @@ Status WriteAll(const Source& source, BundleWriter& writer) {
   EtaBar bar;
   const int first = writer.layers_done();
   for (int i = first; i < layers; ++i) {
-    bar.Show(static_cast<double>(i - first) / (layers - first), "packing");
+    bar.Show(base::Ratio(i - first, layers - first), "packing");
     const bool experts = writer.index().layout.of_experts();
     const Status added = experts   ? AddExperts(*source.file, *source.pool, i, writer)
                          : neurons ? AddNeurons(source, i, writer)

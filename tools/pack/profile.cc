@@ -38,7 +38,7 @@ struct ProfileOptions {
 class CountingTap final : public ffn::FfnTap {
  public:
   explicit CountingTap(const model::ModelConfig& config)
-      : neurons_(static_cast<std::size_t>(config.units_per_layer())),
+      : neurons_(config.units_per_layer()),
         of_experts_(config.experts.any()),
         layers_(config.num_hidden_layers, ActivationCounter(config.units_per_layer())) {}
 
@@ -50,13 +50,13 @@ class CountingTap final : public ffn::FfnTap {
   void OnLayer(const ffn::FfnSample& s) override {
     if (trace_ != nullptr) trace_->OnLayer(s);
     const std::vector<float> none(of_experts_ ? neurons_ : 0);  // for a mixture's dense layers
-    for (std::size_t t = 0; t < static_cast<std::size_t>(s.tokens); ++t)
+    for (int t = 0; t < s.tokens; ++t)
       layers_[s.layer].Add(of_experts_ ? std::span<const float>(none)
                                        : std::span(s.neurons + t * neurons_, neurons_));
   }
   void OnExperts(int layer, std::span<const ffn::ChosenExpert> chosen, int tokens) override {
     if (trace_ != nullptr) trace_->OnExperts(layer, chosen, tokens);
-    const std::size_t k = chosen.size() / static_cast<std::size_t>(tokens);
+    const std::size_t k = chosen.size() / tokens;
     std::vector<float> active(neurons_);
     for (std::size_t at = 0; at < chosen.size(); at += k) {
       for (const ffn::ChosenExpert& each : chosen.subspan(at, k)) active[each.expert] = 1;
@@ -68,8 +68,8 @@ class CountingTap final : public ffn::FfnTap {
   void AddTrace(const store::Trace& trace) {
     std::vector<float> active(neurons_);
     for (std::int64_t token = 0; token < trace.tokens; ++token) {
-      for (std::size_t l = 0; l < layers_.size(); ++l) {
-        const auto set = trace.Set(token, static_cast<int>(l));
+      for (int l = 0; l < base::IntSize(layers_); ++l) {
+        const auto set = trace.Set(token, l);
         for (const std::uint32_t id : set) active[id] = 1;
         layers_[l].Add(active);
         for (const std::uint32_t id : set) active[id] = 0;
@@ -114,7 +114,7 @@ void PrintTable(const char* what, const std::vector<ActivationCounter>& layers) 
                 100 * c.active_share(), 100 * c.overlap(),
                 100 * offline::HotShare(c.counts(), kHot),
                 offline::FitZipf(c.counts(), c.tokens()).exponent,
-                100.0 * never / static_cast<double>(c.counts().size()));
+                100.0 * never / base::IntSize(c.counts()));
     for (std::size_t w = 0; w < kUnionWindows.size(); ++w)
       std::printf(" %5.1f%%", 100 * c.union_share(w));
     std::printf("\n");
@@ -134,7 +134,7 @@ charts::Series FrequencyOverRank(const ActivationCounter& c) {
   charts::Series series;
   std::size_t last = 0;
   for (int i = 0; i < 200; ++i) {
-    const double rank = std::pow(static_cast<double>(counts.size()), i / 200.0);
+    const double rank = std::pow(base::IntSize(counts), i / 200.0);
     const auto r = static_cast<std::size_t>(rank);
     if (r == last) continue;
     last = r;
@@ -236,8 +236,8 @@ Status Profile(const ProfileOptions& o) {
   if (!o.plot.empty()) RETURN_IF_ERROR(WritePlot(o.plot, experts, tap.layers()));
   if (o.json) {
     Json::Array layers;
-    for (std::size_t i = 0; i < tap.layers().size(); ++i)
-      layers.push_back(LayerJson(static_cast<int>(i), tap.layers()[i]));
+    for (int i = 0; i < base::IntSize(tap.layers()); ++i)
+      layers.push_back(LayerJson(i, tap.layers()[i]));
     PrintJson(Json::Object{{"side_car", side_car.path},
                            {"tokens", counted.tokens},
                            {"windows", counted.windows},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/base/index.h"
+
 namespace thermocline::tools {
 namespace {
 
@@ -108,7 +110,7 @@ void PrintHits(const HitReport& hits) {
 }  // namespace
 
 int DraftPlan::BestLength(SpecMode mode) const {
-  const auto& by_n = runs[static_cast<std::size_t>(mode)];
+  const auto& by_n = runs[base::Index(mode)];
   const auto best = std::max_element(by_n.begin(), by_n.end(), [](const auto& a, const auto& b) {
     return a.tokens_per_s < b.tokens_per_s;
   });
@@ -127,7 +129,7 @@ DraftPlan MakeDraftPlan(const offline::PairModel& pair, int width) {
   DraftPlan plan{.pair = pair, .width = width};
   for (const SpecMode mode : kPlannedModes) {
     for (int n = 0; n <= kDraftTokensMax; ++n)
-      plan.runs[static_cast<std::size_t>(mode)][n] = Simulate(pair, mode, n, width, kPlannedTokens);
+      plan.runs[base::Index(mode)][n] = Simulate(pair, mode, n, width, kPlannedTokens);
   }
   return plan;
 }

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/json.h"
+#include "engine/base/ratio.h"
 #include "engine/offline/hit_rates.h"
 #include "engine/offline/simulator.h"
 
@@ -24,9 +26,7 @@ struct DraftPlan {
   std::array<std::array<offline::SimulatedRun, kDraftTokensMax + 1>, std::size(kPlannedModes)>
       runs = {};
 
-  const offline::SimulatedRun& at(SpecMode mode, int n) const {
-    return runs[static_cast<std::size_t>(mode)][n];
-  }
+  const offline::SimulatedRun& at(SpecMode mode, int n) const { return runs[base::Index(mode)][n]; }
   int BestLength(SpecMode mode) const;
   // The simplest mode that no other beats by more than 1%.
   SpecMode BestMode() const;
@@ -39,8 +39,8 @@ struct HitReport {
   offline::HitCounts counts = {};
 
   double Rate(offline::HitPolicy policy, int w) const {
-    const int hits = counts[static_cast<std::size_t>(policy)][w - 1];
-    return static_cast<double>(hits) / rounds;
+    const int hits = counts[base::Index(policy)][w - 1];
+    return base::Ratio(hits, rounds);
   }
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "engine/base/index.h"
 #include "engine/charts/chart.h"
 #include "tools/plan/plan_draft_report.h"
 
@@ -79,7 +80,7 @@ charts::Chart HitPlot(const HitReport& hits) {
   static constexpr const char* kColors[] = {"#0969da", "#56b4e9", "#d55e00", "#000000", "#8c959f"};
   for (const offline::HitPolicy policy : offline::kHitPolicies) {
     charts::Series series{.label = HitPolicyName(policy),
-                          .color = kColors[static_cast<std::size_t>(policy)],
+                          .color = kColors[base::Index(policy)],
                           .dashed = policy >= offline::HitPolicy::kOracle};
     for (int w = 1; w <= offline::kBranchesMax; ++w)
       series.points.emplace_back(w, hits.Rate(policy, w));

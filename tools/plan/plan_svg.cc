@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "engine/charts/escape.h"
 #include "tools/plan/plan_report.h"
@@ -47,19 +48,18 @@ std::string HeatMap(const placement::Placement& p, double column) {
   for (int row = 0; row < 4; ++row) {
     const double y = kTop + row * kRow + (row == 3 ? 12 : 0);
     out += Text(kLeft - 8, y + kRow / 2 + 4, "end", kRows[row]);
-    for (std::size_t l = 0; l < p.layers.size(); ++l) {
+    for (int l = 0; l < base::IntSize(p.layers); ++l) {
       const double share = Share(p.layers[l], row);
       out += Format(
           "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
           "stroke=\"#d0d7de\" stroke-width=\"0.5\"><title>layer %zu, %s: %.1f%%</title></rect>\n",
-          kLeft + static_cast<double>(l) * column, y, column, kRow, Color(share).c_str(), l,
-          kRows[row], 100 * share);
+          kLeft + l * column, y, column, kRow, Color(share).c_str(), l, kRows[row], 100 * share);
       if (column > 30)
         out += Format(
             "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" style=\"fill:%s\">%.0f%%"
             "</text>\n",
-            kLeft + (static_cast<double>(l) + 0.5) * column, y + kRow / 2 + 4,
-            share > 0.5 ? "#ffffff" : "#24292f", 100 * share);
+            kLeft + (l + 0.5) * column, y + kRow / 2 + 4, share > 0.5 ? "#ffffff" : "#24292f",
+            100 * share);
     }
   }
   return out;
@@ -69,7 +69,7 @@ std::string Times(const placement::Placement& p, double column, double top) {
   double most = 0;
   for (const LayerPlacement& l : p.layers) most = std::max(most, l.token_s());
   std::string out;
-  for (std::size_t i = 0; i < p.layers.size(); ++i) {
+  for (int i = 0; i < base::IntSize(p.layers); ++i) {
     const LayerPlacement& l = p.layers[i];
     const double parts[] = {l.home_s, std::max(l.hot_s, l.cold_s), l.sync_s, l.flash_s};
     double y = top + kTimes;
@@ -79,8 +79,8 @@ std::string Times(const placement::Placement& p, double column, double top) {
       out += Format(
           "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>layer "
           "%zu, %s: %.3f ms</title></rect>\n",
-          kLeft + (static_cast<double>(i) + 0.1) * column, y, 0.8 * column, height, kColors[part],
-          i, kParts[part], 1e3 * parts[part]);
+          kLeft + (i + 0.1) * column, y, 0.8 * column, height, kColors[part], i, kParts[part],
+          1e3 * parts[part]);
     }
   }
   out += Text(kLeft - 8, top + 10, "end", Format("%.2f ms", 1e3 * most));

@@ -6,6 +6,7 @@
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/file.h"
+#include "engine/base/index.h"
 #include "tools/run/chat_session.h"
 #include "tools/run/generation.h"
 
@@ -64,7 +65,7 @@ std::string Spoken(const OptionValue& value, const std::string& text) {
 // OK if a message in these modes can be answered.
 Status CanCompute(const std::string& text, const EngineStats& stats) {
   ASSIGN_OR_RETURN(const FfnModes modes,
-                   ParseFfnModes(text, static_cast<int>(stats.ffn.size()), FfnMode::kDense));
+                   ParseFfnModes(text, base::IntSize(stats.ffn), FfnMode::kDense));
   const std::vector<FfnMode>& offered = stats.ffn_offered;
   for (const FfnMode mode : modes.automatic ? std::vector<FfnMode>() : modes.layers) {
     if (std::find(offered.begin(), offered.end(), mode) != offered.end()) continue;
@@ -176,8 +177,8 @@ Status Stats(ChatSession& session, const std::string&) {
   } else {
     Note("There is no answer yet.");
   }
-  Note(StrCat("memory: ", base::HumanBytes(static_cast<double>(stats.memory_planned)), " of ",
-              base::HumanBytes(static_cast<double>(stats.memory_budget))));
+  Note(StrCat("memory: ", base::HumanBytes(stats.memory_planned), " of ",
+              base::HumanBytes(stats.memory_budget)));
   return OkStatus();
 }
 

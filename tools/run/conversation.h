@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/base/index.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
 
@@ -21,7 +22,7 @@ class Conversation {
   const std::string& system() const { return system_; }
   void SetSystem(std::string text) { system_ = std::move(text); }
   // The number of messages of users and assistants.
-  int size() const { return static_cast<int>(turns_.size()); }
+  int size() const { return base::IntSize(turns_); }
   void Add(const char* role, const std::string& text);
   void DropLast() { turns_.pop_back(); }
   void Clear() { turns_.clear(); }  // the system message stays

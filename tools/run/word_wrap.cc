@@ -3,6 +3,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "engine/base/index.h"
+
 namespace thermocline::tools {
 
 void WordWrap::Write(std::string_view text) {
@@ -44,7 +46,7 @@ void WordWrap::EndLine() {
 void WordWrap::Put(wchar_t c, std::string_view bytes) {
   if (c == L'\n') return EndLine();
   if (c == L'\t') bytes = "    ", c = L' ';
-  const int width = c == L' ' ? static_cast<int>(bytes.size()) : wcwidth(c);
+  const int width = c == L' ' ? base::IntSize(bytes) : wcwidth(c);
   if (width < 0 || c == L'\0') return;  // a control character
   line_ += bytes;
   if (c != L' ' || fenced_) return PutInWord(width, bytes);

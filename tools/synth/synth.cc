@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/output_file.h"
 #include "engine/base/strings.h"
@@ -58,7 +59,7 @@ Result<double> ReadRouting(const std::string& path, int experts, SynthParams& pa
       for (const std::uint32_t id : set) frequency[id] += 1.0 / static_cast<double>(trace.tokens);
       if (token == 0) continue;
       const auto before = trace.Set(token - 1, layer);
-      all += static_cast<double>(set.size());
+      all += base::IntSize(set);
       for (const std::uint32_t id : set)
         kept += static_cast<double>(std::count(before.begin(), before.end(), id));
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/base/index.h"
 #include "tools/synth/synth_recurrent.h"
 #include "tools/synth/synth_vocabulary.h"
 
@@ -153,7 +154,7 @@ struct Recipe {
       sum += out[i];
       squares += out[i] * out[i];
     }
-    const auto rank = static_cast<double>(out.size());
+    const double rank = base::IntSize(out);
     const double mean = sum / rank, deviation = std::sqrt(squares / rank - mean * mean);
     const double tc = std::clamp(thresholds[l][n] * kReluDeviation / kReluMean / std::sqrt(rank),
                                  -kTiltMax, kTiltMax);
@@ -179,7 +180,7 @@ Json LayerTruth(const std::vector<double>& frequency, const std::vector<int>& cl
 // Assigns the ranks to neurons in a random order for each layer.
 Json::Array PlanLayers(const std::vector<double>& frequencies, Recipe& recipe) {
   Json::Array truth;
-  const int neurons = static_cast<int>(frequencies.size());
+  const int neurons = base::IntSize(frequencies);
   for (int layer = 0; layer < recipe.p.layers; ++layer) {
     const auto& given = recipe.p.routing;
     const std::vector<double>& by_rank = given.empty() ? frequencies : given[layer % given.size()];

@@ -51,7 +51,7 @@ Result<double> HeldOutLoss::Measure(const std::vector<FfnMode>& modes) {
                                exec::Transformer::Logits::kAll, exec::Transformer::Step::kDecode));
       for (std::size_t i = 0; i < count; ++i)
         loss -= sampling::LogProbability(logits.subspan(i * vocab, vocab), window[at + i + 1]);
-      scored += static_cast<std::int64_t>(count);
+      scored += count;
     }
   }
   return loss / static_cast<double>(std::max<std::int64_t>(1, scored));

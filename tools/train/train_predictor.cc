@@ -176,7 +176,7 @@ class Training {
   }
 
   void Show(std::string_view what, double share_of_layer) {
-    bar_.Show((done_ + share_of_layer) / static_cast<double>(todo_.size()), what);
+    bar_.Show((done_ + share_of_layer) / base::IntSize(todo_), what);
   }
 
   const Options& options_;
@@ -207,7 +207,7 @@ Json LayersJson(const predictor::SideCar& s, const std::vector<int>& layers) {
     const auto& p = *s.layers[layer].low_rank;
     out.push_back(Json::Object{{"layer", layer},
                                {"rank", p.rank},
-                               {"threshold", static_cast<double>(p.threshold)},
+                               {"threshold", p.threshold},
                                {"recall", p.recall},
                                {"predicted_share", p.predicted_share},
                                {"active_share", p.active_share},

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline::model {
 namespace {
@@ -26,7 +27,7 @@ double AbsentAttentionScale(const ModelConfig& c) {
   const std::string_view name = c.architecture->name;
   const bool large = (name == "gemma2" && c.num_hidden_layers == 46) ||
                      (name == "gemma3" && c.num_hidden_layers == 62);
-  return large ? 1 / std::sqrt(static_cast<double>(c.hidden_size) / c.num_attention_heads) : 0;
+  return large ? 1 / std::sqrt(base::Ratio(c.hidden_size, c.num_attention_heads)) : 0;
 }
 
 // Reads the rotation of layers with a window, if it differs.

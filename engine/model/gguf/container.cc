@@ -153,7 +153,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
   tensor.num_dims = num_dims;
   for (std::uint32_t i = 0; i < num_dims; ++i) {
     ASSIGN_OR_RETURN(const auto dim, in.Read<std::uint64_t>(tensor.name));
-    if (i == 2) tensor.slabs = static_cast<std::int64_t>(dim);
+    if (i == 2) tensor.slabs = dim;
     std::int64_t& product = i == 0 ? tensor.cols : tensor.rows;
     if (i == 0) product = 1;
     if (dim < 1 || dim > (std::uint64_t{1} << 40) ||

@@ -47,7 +47,7 @@ constexpr double kShareMin = 1e-4;
 
 Status ToMeans(const std::string& name, double count, std::span<float> sums) {
   double mean = 0;
-  for (const float sum : sums) mean += sum / count / static_cast<double>(sums.size());
+  for (const float sum : sums) mean += sum / count / base::IntSize(sums);
   if (!(mean <= 3e38)) return base::DataLoss("'", name, "' has a mean square of ", mean);
   for (float& sum : sums)
     sum = mean > 0 ? static_cast<float>(std::max(sum / count, kShareMin * mean)) : 1;
@@ -77,7 +77,7 @@ Result<Importance> FromGguf(const base::File& file, const GgufContainer& contain
     const std::size_t end = tensor.name.size() - (sums ? kSums : kCounts).size();
     Importance::Matrix& matrix = out.matrices[tensor.name.substr(0, end)];
     ASSIGN_OR_RETURN((sums ? matrix.sums : matrix.counts), ReadFloats(file, tensor));
-    if (sums) matrix.columns = static_cast<int>(tensor.cols);
+    if (sums) matrix.columns = tensor.columns();
   }
   for (const auto& [name, matrix] : out.matrices) {
     if (matrix.sums.empty() || matrix.sums.size() != matrix.counts.size() * matrix.columns)
@@ -171,15 +171,15 @@ Status Importance::Write(const std::string& path) const {
   MetadataBuilder metadata, infos;
   metadata.String("general.type", "imatrix");
   metadata.Strings("imatrix.datasets", datasets);
-  metadata.Uint("imatrix.chunk_count", static_cast<std::uint32_t>(chunks));
-  metadata.Uint("imatrix.chunk_size", static_cast<std::uint32_t>(chunk_tokens));
+  metadata.Uint("imatrix.chunk_count", chunks);
+  metadata.Uint("imatrix.chunk_size", chunk_tokens);
   const std::vector<Part> parts = PartsOf(*this);
   std::uint64_t offset = 0;
   for (const Part& part : parts) {
     infos.Text(part.name);
     infos.Raw(std::uint32_t{2});
-    infos.Raw(static_cast<std::uint64_t>(part.cols));
-    infos.Raw(static_cast<std::uint64_t>(part.data->size() / part.cols));
+    infos.Raw<std::uint64_t>(part.cols);
+    infos.Raw<std::uint64_t>(part.data->size() / part.cols);
     infos.Raw(std::uint32_t{0});  // f32
     infos.Raw(offset);
     offset += GgufPadded(part.data->size() * sizeof(float));
@@ -187,7 +187,7 @@ Status Importance::Write(const std::string& path) const {
   MetadataBuilder head;
   head.Raw(std::uint32_t{0x46554747});  // "GGUF"
   head.Raw(std::uint32_t{3});
-  head.Raw(static_cast<std::uint64_t>(parts.size()));
+  head.Raw<std::uint64_t>(parts.size());
   head.Raw(metadata.count());
   ASSIGN_OR_RETURN(const auto file, base::FileWriter::Create(path));
   const auto pad = [&] {

@@ -28,7 +28,7 @@ class MetadataBuilder {
   }
   void Bool(const std::string& key, bool value) {
     Key(key, 7);
-    Raw(static_cast<std::uint8_t>(value));
+    Raw<std::uint8_t>(value);
   }
   void String(const std::string& key, const std::string& value) {
     Key(key, 8);
@@ -44,7 +44,7 @@ class MetadataBuilder {
     for (const auto value : values) Raw(static_cast<T>(value));
   }
   void Text(const std::string& text) {
-    Raw(static_cast<std::uint64_t>(text.size()));
+    Raw<std::uint64_t>(text.size());
     bytes_ += text;
   }
   template <typename T>

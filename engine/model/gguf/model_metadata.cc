@@ -26,7 +26,7 @@ void AddRope(const RopeConfig& rope, bool scores_scaled, const std::string& pref
     out.Float(prefix + "rope.scaling.yarn_attn_factor", static_cast<float>(rope.attention_factor));
 }
 
-std::uint32_t U32(int value) { return static_cast<std::uint32_t>(value); }
+std::uint32_t U32(int value) { return value; }
 
 std::uint32_t GatingId(Gating gating) {
   return gating == Gating::kSoftmax ? 1 : gating == Gating::kSigmoid ? 2 : 3;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "engine/base/ratio.h"
 #include "engine/model/fused_tensors.h"
 #include "engine/model/gguf/container.h"
 #include "engine/model/gguf/keys.h"
@@ -80,8 +81,7 @@ Status ReadLongRope(ModelFile& model) {
   ASSIGN_OR_RETURN(rope.original_max_position,
                    keys.Int(scaling + "original_context_length", positions));
   ASSIGN_OR_RETURN(rope.attention_factor, keys.Double(scaling + "attn_factor", 0.0));
-  rope.factor =
-      std::max(1.0, static_cast<double>(positions) / std::max(1, rope.original_max_position));
+  rope.factor = std::max(1.0, base::Ratio(positions, std::max(1, rope.original_max_position)));
   rope.scaling = RopeScaling::kLong;
   return OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/bytes.h"
 #include "engine/base/ratio.h"
 #include "engine/base/worker_pool.h"
 #include "engine/model/gguf/metadata_builder.h"
@@ -16,7 +17,7 @@ using kernels::DType;
 constexpr std::int64_t kRowsAtOnce = 256;  // between two writes
 
 std::uint32_t FileTypeId(const std::optional<DType>& type) {
-  return static_cast<std::uint32_t>(kernels::Traits(type.value_or(DType::kF16)).gguf_file_type);
+  return kernels::Traits(type.value_or(DType::kF16)).gguf_file_type;
 }
 
 Status WritePadding(base::FileWriter& file) {
@@ -27,15 +28,13 @@ Status WritePadding(base::FileWriter& file) {
 // Converts one row to the type of the file. `importance`: of the row's columns, or null.
 Status ConvertRow(const ModelFile& model, const TensorInfo& tensor, std::int64_t row, DType type,
                   const float* importance, std::span<std::byte> out) {
-  const int cols = static_cast<int>(tensor.cols);
+  const int cols = tensor.columns();
   std::vector<std::byte> stored(tensor.row_bytes());
   std::vector<float> values(cols);
   RETURN_IF_ERROR(model.ReadRows(tensor, row, 1, stored));
-  kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(stored.data()),
-                         cols, values.data());
+  kernels::DequantizeRow(*tensor.type->dtype, base::Octets(stored.data()), cols, values.data());
   for (float& value : values) value += tensor.plus;
-  kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(out.data()),
-                       importance);
+  kernels::QuantizeRow(type, values.data(), cols, base::Octets(out.data()), importance);
   return OkStatus();
 }
 
@@ -88,7 +87,7 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
     RETURN_IF_ERROR(ReadColumns(model, *planned.tensor, first, count, pool, columns));
     const auto make_row = [&](std::int64_t row, std::span<std::byte> out) {
       kernels::QuantizeRow(planned.type, &columns[row * cols], static_cast<int>(cols),
-                           reinterpret_cast<std::uint8_t*>(out.data()),
+                           base::Octets(out.data()),
                            importance.empty() ? nullptr : importance.data());
       return OkStatus();
     };
@@ -101,8 +100,7 @@ Status WriteTransposed(const ModelFile& model, const PlannedTensor& planned,
 // Returns the importance of all columns of a tensor's matrices; empty if it is not known.
 Result<std::vector<float>> ImportanceOf(const GgufWriteOptions& options, const TensorInfo& tensor) {
   if (options.importance == nullptr || tensor.num_dims < 2) return std::vector<float>();
-  return options.importance->Of(tensor.name, static_cast<int>(tensor.slabs),
-                                static_cast<int>(tensor.cols));
+  return options.importance->Of(tensor.name, static_cast<int>(tensor.slabs), tensor.columns());
 }
 
 // Copies, transposes or requantises one tensor.
@@ -126,8 +124,7 @@ Status WriteTensor(const ModelFile& model, const PlannedTensor& planned,
           importance.empty() ? nullptr : importance.data() + row / slab_rows * tensor.cols;
       return ConvertRow(model, tensor, row, planned.type, of, out);
     };
-    RETURN_IF_ERROR(AppendRows(tensor.rows,
-                               kernels::RowBytes(planned.type, static_cast<int>(tensor.cols)),
+    RETURN_IF_ERROR(AppendRows(tensor.rows, kernels::RowBytes(planned.type, tensor.columns()),
                                make_row, pool, file));
   }
   return WritePadding(file);
@@ -172,10 +169,10 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
     const bool matrix = tensor.tensor->num_dims >= 2;
     infos.Text(tensor.name);
     infos.Raw(std::uint32_t{slabs > 1 ? 3U : matrix ? 2U : 1U});
-    infos.Raw(static_cast<std::uint64_t>(tensor.cols()));
-    if (matrix) infos.Raw(static_cast<std::uint64_t>(tensor.rows() / slabs));
-    if (slabs > 1) infos.Raw(static_cast<std::uint64_t>(slabs));
-    infos.Raw(static_cast<std::uint32_t>(FileTypeOf(tensor.type).ggml_id));
+    infos.Raw<std::uint64_t>(tensor.cols());
+    if (matrix) infos.Raw<std::uint64_t>(tensor.rows() / slabs);
+    if (slabs > 1) infos.Raw<std::uint64_t>(slabs);
+    infos.Raw<std::uint32_t>(FileTypeOf(tensor.type).ggml_id);
     infos.Raw(offset);
     offset +=
         GgufPadded(tensor.rows() * kernels::RowBytes(tensor.type, static_cast<int>(tensor.cols())));
@@ -183,7 +180,7 @@ Status WriteGguf(const ModelFile& model, const std::string& path, const GgufWrit
   MetadataBuilder head;
   head.Raw(std::uint32_t{options.powerinfer ? 0x49525750U : 0x46554747U});  // "PWRI", "GGUF"
   head.Raw(std::uint32_t{3});
-  head.Raw(static_cast<std::uint64_t>(plan.size()));
+  head.Raw<std::uint64_t>(plan.size());
   head.Raw(metadata.count());
 
   base::WorkerPool pool(options.threads);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/bytes.h"
 #include "engine/model/huggingface/fields.h"
 #include "kernels/quantize.h"
 
@@ -32,8 +33,8 @@ Status ReadFloats(const ModelFile& model, const TensorInfo& tensor, std::int64_t
                   std::span<float> out) {
   std::vector<std::byte> bytes(tensor.row_bytes());
   RETURN_IF_ERROR(model.ReadRows(tensor, row, 1, bytes));
-  kernels::DequantizeRow(*tensor.type->dtype, reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                         static_cast<int>(tensor.cols), out.data());
+  kernels::DequantizeRow(*tensor.type->dtype, base::Octets(bytes.data()), tensor.columns(),
+                         out.data());
   return OkStatus();
 }
 
@@ -43,15 +44,14 @@ TensorInfo Ternary(const TensorInfo& stored, std::int64_t rows, FloatSource floa
   const DType type = TernaryType(stored.cols);
   out.type = &FileTypeOf(type);
   out.rows = rows;
-  out.bytes =
-      static_cast<std::uint64_t>(rows) * kernels::RowBytes(type, static_cast<int>(out.cols));
+  out.bytes = rows * kernels::RowBytes(type, out.columns());
   out.order = {};
-  out.source = std::make_shared<const RowSource>(
-      [floats = std::move(floats), type, cols = static_cast<int>(out.cols)](
-          std::int64_t row, std::span<std::byte> to) -> Status {
+  out.source =
+      std::make_shared<const RowSource>([floats = std::move(floats), type, cols = out.columns()](
+                                            std::int64_t row, std::span<std::byte> to) -> Status {
         std::vector<float> values(cols);
         RETURN_IF_ERROR(floats(row, values));
-        kernels::QuantizeRow(type, values.data(), cols, reinterpret_cast<std::uint8_t*>(to.data()));
+        kernels::QuantizeRow(type, values.data(), cols, base::Octets(to.data()));
         return OkStatus();
       });
   return out;
@@ -78,7 +78,7 @@ Result<float> MeanOf(const ModelFile& model, const TensorInfo& tensor) {
   double sum = 0;
   for (std::int64_t r = 0; r < tensor.rows; ++r) {
     RETURN_IF_ERROR(ReadFloats(model, tensor, r, row));
-    for (const float value : row) sum += std::fabs(static_cast<double>(value));
+    for (const float value : row) sum += std::fabs(double{value});
   }
   const double count = static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols);
   return static_cast<float>(std::max(sum / count, kMeanMin));

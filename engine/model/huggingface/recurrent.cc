@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/model/derived_tensor.h"
 #include "engine/model/huggingface/config.h"
@@ -100,10 +101,8 @@ Result<std::vector<float>> Floats(const ModelFile& model, const TensorInfo& tens
   RETURN_IF_ERROR(model.ReadRows(tensor, 0, tensor.rows, bytes));
   std::vector<float> out(tensor.rows * tensor.cols);
   for (std::int64_t r = 0; r < tensor.rows; ++r)
-    kernels::DequantizeRow(
-        *tensor.type->dtype,
-        reinterpret_cast<const std::uint8_t*>(bytes.data()) + r * tensor.row_bytes(),
-        static_cast<int>(tensor.cols), out.data() + r * tensor.cols);
+    kernels::DequantizeRow(*tensor.type->dtype, base::Octets(bytes.data()) + r * tensor.row_bytes(),
+                           tensor.columns(), out.data() + r * tensor.cols);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/ratio.h"
 #include "engine/model/huggingface/config.h"
 #include "engine/model/huggingface/fields.h"
 
@@ -86,7 +87,7 @@ Status ReadLong(const Json& scaling, int original, RopeConfig& rope, const Model
   rope.original_max_position = original;
   ASSIGN_OR_RETURN(rope.divisors, Factors(scaling, "short_factor"));
   ASSIGN_OR_RETURN(rope.long_divisors, Factors(scaling, "long_factor"));
-  const double ratio = static_cast<double>(c.max_position_embeddings) / std::max(original, 1);
+  const double ratio = base::Ratio(c.max_position_embeddings, std::max(original, 1));
   ASSIGN_OR_RETURN(rope.factor, Double(scaling, {"factor"}, std::max(1.0, ratio)));
   ASSIGN_OR_RETURN(rope.attention_factor, Double(scaling, {"attention_factor"}, 0.0));
   return OkStatus();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/strings.h"
 #include "engine/model/weights/turn_matrix.h"
@@ -207,8 +208,8 @@ std::size_t InputMajorBytes(const ModelFile& file) {
   for (const TensorInfo& tensor : file.tensors) {
     const auto dtype = tensor.type->dtype;
     if (!dtype.has_value() || InputMajorName(tensor.name).empty()) continue;
-    const auto inputs = static_cast<int>(tensor.cols),
-               outputs = static_cast<int>((tensor.rows + kBlock - 1) / kBlock * kBlock);
+    const int inputs = tensor.columns(),
+              outputs = static_cast<int>((tensor.rows + kBlock - 1) / kBlock * kBlock);
     bytes += base::Area(inputs, 1) * kernels::RowBytes(InputMajorType(*dtype, inputs), outputs) +
              kRowAlignment;
   }
@@ -220,12 +221,12 @@ Result<InputMajor> MakeInputMajor(const Weights& weights, const ModelFile* file,
   InputMajor out;
   ASSIGN_OR_RETURN(out.memory, base::HugeBuffer::Allocate(InputMajorBytes(weights)));
   out.layers.resize(weights.layers.size());
-  auto* at = reinterpret_cast<std::uint8_t*>(out.memory.data());
+  auto* at = base::Octets(out.memory.data());
   std::vector<float> values;
   Status status;
   ForKinds(weights, [&](std::size_t l, InputKind kind) {
     const LayerWeights& layer = weights.layers[l];
-    InputMatrix& copy = out.layers[l][static_cast<std::size_t>(kind)];
+    InputMatrix& copy = out.layers[l][base::Index(kind)];
     copy.rows = ShapeOf(layer, kind);
     if (copy.rows.rows == 0 || !status.ok()) return;
     copy.rows.data = at;

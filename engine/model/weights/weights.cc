@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "engine/base/bytes.h"
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
@@ -29,7 +30,7 @@ class Loader {
           slot.is_matrix() ? kPanelsPerItem * kernels::kPanelRows : slot.tensor->rows;
       for (std::int64_t row = 0; row < slot.tensor->rows && slot.stage < 0; row += step)
         items_.push_back({&slot, row, std::min(step, slot.tensor->rows - row)});
-      auto* data = reinterpret_cast<std::uint8_t*>(weights.memory.data() + slot.offset);
+      auto* data = base::Octets(weights.memory.data() + slot.offset);
       if (slot.matrix != nullptr) slot.matrix->data = data;
       if (slot.rows != nullptr) slot.rows->data = data;
       if (slot.vector != nullptr) *slot.vector = reinterpret_cast<float*>(data);
@@ -68,11 +69,11 @@ class Loader {
     const TensorInfo& tensor = *item.slot->tensor;
     std::vector<std::byte> bytes(tensor.bytes);
     RETURN_IF_ERROR(model_.ReadRows(tensor, 0, tensor.rows, bytes));
-    const auto* row = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const auto* row = base::Octets(bytes.data());
     auto* out = reinterpret_cast<float*>(weights_.memory.data() + item.slot->offset);
     for (std::int64_t r = 0; r < tensor.rows; ++r) {
       RETURN_IF_ERROR(Verify(tensor, row, r));
-      kernels::DequantizeRow(*tensor.type->dtype, row, static_cast<int>(tensor.cols), out);
+      kernels::DequantizeRow(*tensor.type->dtype, row, tensor.columns(), out);
       for (std::int64_t i = 0; i < tensor.cols; ++i) out[i] += tensor.plus;
       row += tensor.row_bytes();
       out += tensor.cols;
@@ -83,14 +84,13 @@ class Loader {
   Status ReadPanels(const Item& item, Scratch& scratch) const {
     const TensorInfo& tensor = *item.slot->tensor;
     const DType stored = *tensor.type->dtype, held = item.slot->type();
-    const int cols = static_cast<int>(tensor.cols);
+    const int cols = tensor.columns();
     scratch.stored.resize(tensor.row_bytes() * item.rows);
     std::span<std::byte> bytes = scratch.stored;
     RETURN_IF_ERROR(model_.ReadRows(tensor, item.first_row, item.rows, bytes));
-    const auto* rows = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const auto* rows = base::Octets(bytes.data());
     for (std::int64_t r = 0; r < item.rows; ++r)
-      RETURN_IF_ERROR(Verify(tensor, rows + static_cast<std::uint64_t>(r) * tensor.row_bytes(),
-                             item.first_row + r));
+      RETURN_IF_ERROR(Verify(tensor, rows + r * tensor.row_bytes(), item.first_row + r));
     if (stored != held) {
       scratch.converted.resize(kernels::RowBytes(held, cols) * item.rows);
       for (std::int64_t r = 0; r < item.rows; ++r)
@@ -99,8 +99,8 @@ class Loader {
       rows = scratch.converted.data();
     }
     // A panel takes as many bytes as its sixteen rows, so the offset is the same in both layouts.
-    std::uint8_t* out = reinterpret_cast<std::uint8_t*>(weights_.memory.data()) +
-                        item.slot->offset + item.first_row * kernels::RowBytes(held, cols);
+    std::uint8_t* out = base::Octets(weights_.memory.data()) + item.slot->offset +
+                        item.first_row * kernels::RowBytes(held, cols);
     for (std::int64_t r = 0; r < item.rows; r += kernels::kPanelRows) {
       const auto count =
           static_cast<int>(std::min<std::int64_t>(kernels::kPanelRows, item.rows - r));
@@ -118,7 +118,7 @@ class Loader {
   Status Verify(const TensorInfo& tensor, const std::uint8_t* row, std::int64_t index) const {
     if (!options_.verify) return OkStatus();
     const DType type = *tensor.type->dtype;
-    const int block = kernels::FindNonFiniteBlock(type, row, static_cast<int>(tensor.cols));
+    const int block = kernels::FindNonFiniteBlock(type, row, tensor.columns());
     if (block < 0) return OkStatus();
     return base::DataLoss(
         model_.path, ": tensor '", tensor.name, "', row ", index, ", column ",
