@@ -5,6 +5,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/index.h"
+#include "engine/base/ratio.h"
 
 namespace thermocline::store {
 namespace {
@@ -18,7 +19,7 @@ class SoftPlus {
  public:
   SoftPlus() {
     for (int i = 0; i < base::IntSize(table_); ++i)
-      table_[i] = static_cast<float>(std::log2(1 + std::exp2(-i / kSteps)));
+      table_[i] = static_cast<float>(std::log2(1 + std::exp2(-base::Ratio(i, kSteps))));
   }
   float operator()(float d) const {
     if (!(d < kEnd)) return 0;

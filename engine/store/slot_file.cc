@@ -25,6 +25,8 @@ constexpr std::array<char, 8> kSlotsMagic = {'T', 'C', 'S', 'L', 'O', 'T', 'S', 
 // The file grows only where the file system keeps this much free, or a twentieth of itself.
 constexpr std::uint64_t kFreeMin = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFreeShareMin = 20;
+// Bounds the memory of the index: some 250 bytes a slot.
+constexpr std::uint64_t kSlotsMax = 1 << 18;
 
 struct SlotsHeader {
   std::array<char, 8> magic = kSlotsMagic;
@@ -44,7 +46,7 @@ std::array<std::uint64_t, 2> ChecksumOf(std::span<const std::byte> data) {
 Status WriteAll(int fd, const std::string& path, std::uint64_t offset,
                 std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return base::ErrnoStatus(path, "write", written < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(written);
@@ -58,8 +60,7 @@ Result<std::size_t> ReadSome(int fd, const std::string& path, std::uint64_t offs
                              std::span<std::byte> out) {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got =
-        ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(fd, out.data() + done, out.size() - done, offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return base::ErrnoStatus(path, "read", errno);
     if (got == 0) break;
@@ -100,9 +101,8 @@ std::size_t SlotFile::KeyHash::operator()(const SlotKey& key) const {
 SlotFile::SlotFile(const Options& options, int table, int slots)
     : path_(options.path),
       slot_bytes_(options.slot_bytes),
-      stride_((options.slot_bytes + kSlotsPage - 1) / kSlotsPage * kSlotsPage),
-      slots_max_(options.bytes_max /
-                 ((options.slot_bytes + kSlotsPage - 1) / kSlotsPage * kSlotsPage)),
+      stride_(base::RoundUp(options.slot_bytes, kSlotsPage)),
+      slots_max_(std::min(kSlotsMax, options.bytes_max / stride_)),
       table_(table),
       slots_(slots) {}
 

@@ -3,7 +3,6 @@
 #include "engine/base/bytes.h"
 
 namespace thermocline::text {
-namespace {}  // namespace
 
 ContainsAny::ContainsAny(const std::vector<std::string>& strings) : next_(1), found_(1) {
   for (const std::string& string : strings)

@@ -228,7 +228,7 @@ Status WritePlot(const std::string& path, const Options& o,
       missed{.kind = Kind::kBars, .label = "row thresholds", .color = colors[0]},
       alpha{.kind = Kind::kBars, .label = "alpha = 1, equal bytes", .color = colors[1]};
   for (int l = 0; l < base::IntSize(results); ++l) {
-    const auto x = l;
+    const double x = l;
     rows.points.emplace_back(x, results[l].rows.predicted_share);
     active.points.emplace_back(x, results[l].rows.active_share);
     missed.points.emplace_back(

@@ -52,7 +52,7 @@ std::string HeatMap(const placement::Placement& p, double column) {
       const double share = Share(p.layers[l], row);
       out += Format(
           "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
-          "stroke=\"#d0d7de\" stroke-width=\"0.5\"><title>layer %zu, %s: %.1f%%</title></rect>\n",
+          "stroke=\"#d0d7de\" stroke-width=\"0.5\"><title>layer %d, %s: %.1f%%</title></rect>\n",
           kLeft + l * column, y, column, kRow, Color(share).c_str(), l, kRows[row], 100 * share);
       if (column > 30)
         out += Format(
@@ -78,7 +78,7 @@ std::string Times(const placement::Placement& p, double column, double top) {
       y -= height;
       out += Format(
           "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"><title>layer "
-          "%zu, %s: %.3f ms</title></rect>\n",
+          "%d, %s: %.3f ms</title></rect>\n",
           kLeft + (i + 0.1) * column, y, 0.8 * column, height, kColors[part], i, kParts[part],
           1e3 * parts[part]);
     }
