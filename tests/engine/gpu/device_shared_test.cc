@@ -3,7 +3,7 @@
 #include "tests/cuda_emulated/emulated_ops.h"
 #include "tests/cuda_emulated/emulator.h"
 #include "tests/engine/gpu/fast_machine.h"
-#include "tests/engine/sched/shared_decode_tokens.h"
+#include "tests/engine/sched/shared_answers.h"
 
 namespace thermocline {
 namespace {

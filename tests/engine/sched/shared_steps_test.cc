@@ -1,6 +1,6 @@
 // Shared steps with every placement of neurons on the host, mode and draft
-// (shared_decode_tokens.h), and beside requests that cannot share.
-#include "tests/engine/sched/shared_decode_tokens.h"
+// (shared_answers.h), and beside requests that cannot share.
+#include "tests/engine/sched/shared_answers.h"
 
 namespace thermocline {
 namespace {
