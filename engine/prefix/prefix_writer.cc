@@ -33,7 +33,9 @@ PrefixWriter::~PrefixWriter() {
   }
   changed_.NotifyAll();
   thread_.join();
-  MakeRoom({pool_.blocks(), pool_.window() > 0 ? pool_.blocks(nn::KvKind::kWindow) : 0});
+  ReleaseWritten();
+  const base::MutexLock lock(mutex_);
+  while (!queue_.empty()) DropLast();
 }
 
 // The key among queued items: blocks of both kinds have the same key.
@@ -75,13 +77,14 @@ void PrefixWriter::MakeRoom(const nn::KvCount& blocks) {
   ReleaseWritten();
   const base::MutexLock lock(mutex_);
   // A chain without its end can be used, one without its beginning cannot.
-  while (!queue_.empty() && !pool_.HasFree(blocks)) {
-    const Item& item = queue_.back();
-    if (item.block >= 0) pool_.Release(item.kind, item.block);
-    Forget(item);
-    queue_.pop_back();
-    ++counters_.dropped_for_room;
-  }
+  for (; !queue_.empty() && !pool_.HasFree(blocks); ++counters_.dropped_for_room) DropLast();
+}
+
+void PrefixWriter::DropLast() {
+  const Item& item = queue_.back();
+  if (item.block >= 0) pool_.Release(item.kind, item.block);
+  Forget(item);
+  queue_.pop_back();
 }
 
 void PrefixWriter::Main() {

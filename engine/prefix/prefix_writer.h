@@ -58,6 +58,7 @@ class PrefixWriter {
 
   static store::SlotKey NameOf(const Item& item);
   void Forget(const Item& item) REQUIRES(mutex_);
+  void DropLast() REQUIRES(mutex_);
   void Main() EXCLUDES(mutex_);
   Status Write(const Item& item);
 

@@ -173,7 +173,7 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   layer.audit_s = 1;
   layer.inputs[0] = {.tokens = 1, .kept = 1, .all = 2, .missed = 0.25};
   stats.ffn.push_back(layer);
-  stats.flash.used = stats.hot.used = stats.spec.used = true;
+  stats.flash.used = stats.hot.used = stats.spec.used = stats.prefix_flash.used = true;
   stats.experts = {.experts = 40, .used = 2, .uses = std::vector<std::int64_t>(80, 1)};
   const std::string text = metrics.Expose(ServiceState::kReady, &stats, "m");
   for (const MetricInfo& info : MetricTable()) {
