@@ -111,3 +111,11 @@ def test_an_option_of_the_load_tester_is_named_by_its_row_alone():
     readers = [room / name for name in ("command_line.cc", "read_options.cc", "option_value.h", "option_value.cc")]
     named = {(path.name, name) for path in readers for name in names if f'"{name}"' in path.read_text()}
     assert named == {("read_options.cc", "--duration")}  # its default depends on whether others are given
+
+
+def test_casts_are_few():
+    """Types and views that fit need none: 10 in 1,000 lines at most."""
+    program = [p for p in SOURCES if "tests" not in p.relative_to(ROOT).parts[:1]]
+    text = "".join(p.read_text() for p in program)
+    casts = re.findall(r"\b(?:static|reinterpret|const|dynamic)_cast<", text)
+    assert 100 < len(casts) <= text.count("\n") / 100, (len(casts), text.count("\n"))
