@@ -69,7 +69,7 @@ fi
 
 if [[ " $what " == *" kills "* ]]; then
   stage "killed while writing, 200 rounds; connections for a minute"
-  (cd tests/e2e && THERMOCLINE_KILLS=200 THERMOCLINE_CHURN_S=60 ../../build/venv/bin/python -m pytest -q -s -p no:cacheprovider test_faults.py test_isolation.py -k 'killed or churn')
+  (cd tests/e2e && THERMOCLINE_KILLS=200 THERMOCLINE_CHURN_S=60 THERMOCLINE_PREFIX_KILLS=200 ../../build/venv/bin/python -m pytest -q -s -p no:cacheprovider test_faults.py test_isolation.py test_prefix_flash.py -k 'killed or kills or churn')
 fi
 
 if [[ " $what " == *" chaos "* ]]; then
