@@ -44,7 +44,7 @@ run install -m 644 /usr/share/doc/thermocline/examples/systemd/jetson.conf /etc/
 if [ -n "$model" ]; then
   # The unit's user is dynamic: it reads what everybody may read.
   run install -m 644 -D "$model" "/srv/thermocline/$(basename "$model")"
-  run sed -i "s|^  path: .*|  path: /srv/thermocline/$(basename "$model")|" /etc/thermocline/thermocline.yaml
+  run sed -i "/^model:/,/^[^ #]/s|^  path: .*|  path: /srv/thermocline/$(basename "$model")|" /etc/thermocline/thermocline.yaml
 fi
 run systemctl daemon-reload
 run systemctl restart thermocline

@@ -1,11 +1,13 @@
 """deploy/jetson/setup.sh on files of boards: its actions and its rejections."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
@@ -47,6 +49,11 @@ def test_what_it_refuses(package, tmp_path):
         assert setup(tmp_path, *wrong).returncode == 2
 
 
-def test_the_line_that_it_changes_is_there():
-    config = (ROOT / "config/thermocline.yaml").read_text()
-    assert len(re.findall(r"^  path: ", config, re.M)) == 1
+def test_it_changes_the_path_of_the_model_alone(tmp_path):
+    """Its own sed on the real file: another section has a path, too."""
+    change = re.search(r"run sed -i \"(.*)\" /etc", (ROOT / "deploy/jetson/setup.sh").read_text())[1]
+    config = tmp_path / "thermocline.yaml"
+    shutil.copy(ROOT / "config/thermocline.yaml", config)
+    before = yaml.safe_load(config.read_text())
+    subprocess.run(["sed", "-i", change.replace('$(basename "$model")', "m.gguf"), config], check=True)
+    assert yaml.safe_load(config.read_text()) == before | {"model": before["model"] | {"path": "/srv/thermocline/m.gguf"}}
