@@ -135,14 +135,18 @@ std::optional<Restoring> FlashPrefixes::FindState(std::span<const SlotKey> chain
   return std::nullopt;
 }
 
-// True if reading is expected to be faster than computing the same tokens.
-bool FlashPrefixes::Pays(const Restoring& restoring, int tokens) const {
+// True if reading is expected to be faster than computing the same tokens. Only reading measures
+// itself, so each refusal counts the disk a little faster: it is tried again in time.
+bool FlashPrefixes::Pays(const Restoring& restoring, int tokens) {
   if (read_s_ == 0 || compute_s_ == 0) return true;
   double bytes = static_cast<double>(restoring.blocks.size() * blocks_->slot_bytes());
   if (windows_ != nullptr)
     bytes += static_cast<double>(restoring.windows.size() * windows_->slot_bytes());
   if (restoring.state.has_value()) bytes += static_cast<double>(states_->slot_bytes());
-  return bytes * read_s_ < tokens * compute_s_;
+  if (bytes * read_s_ < tokens * compute_s_) return true;
+  constexpr double kForget = 0.9;
+  read_s_ *= kForget;
+  return false;
 }
 
 nn::KvCount FlashPrefixes::Wanted(const Restoring& restoring) {
@@ -240,7 +244,7 @@ void FlashPrefixes::KeepBlock(const nn::KvCache& cache, int index, const SlotKey
     writer_->Enqueue({.file = file,
                       .key = key,
                       .before = before,
-                      .depth = index,
+                      .depth = kind == KvKind::kWhole ? index : 0,
                       .kind = kind,
                       .block = block[kind]});
   };
@@ -261,7 +265,6 @@ void FlashPrefixes::KeepState(std::span<const SlotKey> chain, std::span<const in
   writer_->Enqueue({.file = states_.get(),
                     .key = key,
                     .before = chain[index],
-                    .depth = index,
                     .state = {state.begin(), state.end()}});
 }
 

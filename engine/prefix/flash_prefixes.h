@@ -106,7 +106,7 @@ class FlashPrefixes {
   int EndOf(std::span<const store::SlotKey> chain, int begin, const nn::KvCache& cache) const;
   std::optional<Restoring> FindState(std::span<const store::SlotKey> chain,
                                      std::span<const int> tokens, const nn::KvCache& cache) const;
-  bool Pays(const Restoring& restoring, int tokens) const;
+  bool Pays(const Restoring& restoring, int tokens);
   Status RestoreBlock(const Restoring& restoring, nn::KvCache& cache);
   Status RestoreState(const Restoring& restoring, nn::KvCache& cache);
   void ReadAhead(const Restoring& restoring, std::size_t block) const;

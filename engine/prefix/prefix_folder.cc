@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -27,6 +28,15 @@ struct Group {
   fs::file_time_type written = fs::file_time_type::min();
 };
 
+// True of a name that PrefixKeys and FlashPrefixes give: other files in the folder are left alone.
+bool IsOurs(const std::string& file) {
+  const std::string_view name = file;
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (name.size() < 17 || !std::all_of(name.begin(), name.begin() + 16, is_hex)) return false;
+  const std::string_view kind = name.substr(16, name.rfind('.') - 16);
+  return kind == ".blocks" || kind == ".windows" || kind == ".states";
+}
+
 std::map<std::string, Group> GroupsIn(const std::string& folder) {
   std::map<std::string, Group> groups;
   std::error_code error;
@@ -34,6 +44,7 @@ std::map<std::string, Group> GroupsIn(const std::string& folder) {
     const std::string ending = entry.path().extension();
     if (!entry.is_regular_file(error) || (ending != ".table" && ending != ".slots")) continue;
     const std::string file = entry.path().filename();
+    if (!IsOurs(file)) continue;
     Group& group = groups[file.substr(0, file.find('.'))];
     group.files.push_back(entry.path());
     group.bytes += entry.file_size(error);

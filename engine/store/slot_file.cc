@@ -328,6 +328,8 @@ Status SlotFile::Write(const SlotKey& key, const SlotKey& parent, int depth,
   {
     const base::MutexLock lock(mutex_);
     if (index_.contains(key)) return OkStatus();
+    if (depth > 0 && !index_.contains(parent))
+      return base::FailedPrecondition(path_, ": the slot before it in its chain is missing");
     const auto slot = TakeSlot(parent);
     if (!slot.has_value()) return base::FailedPrecondition(path_, ": every slot is in use");
     at = *slot;

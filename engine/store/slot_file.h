@@ -70,10 +70,10 @@ class SlotFile {
   // Requires: out of slot_bytes(). NotFound: no such slot. DataLoss: its checksum was wrong, and it
   // is gone. Errors as base::ErrnoStatus.
   Status Read(const SlotKey& key, std::span<std::byte> out) EXCLUDES(mutex_);
-  // Writes a slot that follows `parent`, as the `depth`-th of its chain. OK if the key has a slot
-  // already. Requires: data of slot_bytes(); one thread writes. ResourceExhausted: no space is
-  // left. FailedPrecondition: read_only(), or the chain alone fills the file. Errors as
-  // base::ErrnoStatus.
+  // Writes a slot that follows `parent`, as the `depth`-th of its chain; 0: `parent` need not have
+  // a slot. OK if the key has a slot already. Requires: data of slot_bytes(); one thread writes.
+  // ResourceExhausted: no space is left. FailedPrecondition: read_only(), `parent` is missing, or
+  // the chain alone fills the file. Errors as base::ErrnoStatus.
   Status Write(const SlotKey& key, const SlotKey& parent, int depth,
                std::span<const std::byte> data) EXCLUDES(mutex_);
 

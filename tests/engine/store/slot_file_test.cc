@@ -114,7 +114,7 @@ TEST_F(SlotFileTest, NoChangeOfTheTableGivesAnotherAnswer) {
       if (!cut) Overwrite(".table", at, "\x5a");
       const auto file = Open(8);
       for (int name = 1; name <= 3; ++name) (void)Read(*file, name);
-      EXPECT_TRUE(file->Write(Key(7), Key(3), 3, Data(7)).ok());
+      EXPECT_TRUE(file->Write(Key(7), Key(3), 0, Data(7)).ok());
       EXPECT_TRUE(Read(*file, 7).ok());
     }
   }
@@ -133,6 +133,9 @@ TEST_F(SlotFileTest, TheLeastRecentlyUsedChainGoesFromItsEnd) {
   for (int name = 1; name <= 6; ++name) EXPECT_TRUE(Read(*file, name).ok()) << name;
   // The chain alone fills the file: nothing of it goes for its own end.
   EXPECT_EQ(file->Write(Key(7), Key(6), 6, Data(7)).code(), StatusCode::kFailedPrecondition);
+  // Nor for what would follow a missing slot.
+  EXPECT_EQ(file->Write(Key(8), Key(7), 7, Data(8)).code(), StatusCode::kFailedPrecondition);
+  for (int name = 1; name <= 6; ++name) EXPECT_TRUE(file->Has(Key(name))) << name;
   EXPECT_EQ(file->counters().evicted, 3);
 }
 
