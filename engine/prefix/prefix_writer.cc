@@ -1,7 +1,6 @@
 #include "engine/prefix/prefix_writer.h"
 
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -17,12 +16,6 @@ constexpr std::chrono::seconds kPause{60}, kLastWrites{5};
 constexpr int kStatesQueuedMax = 2;
 
 }  // namespace
-
-std::size_t PrefixWriter::KeyHash::operator()(const store::SlotKey& key) const {
-  std::size_t hash = 0;
-  std::memcpy(&hash, key.data(), sizeof(hash));
-  return hash;
-}
 
 PrefixWriter::PrefixWriter(nn::KvPool& pool) : pool_(pool), thread_([this] { Main(); }) {}
 

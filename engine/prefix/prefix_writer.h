@@ -52,10 +52,6 @@ class PrefixWriter {
   const PrefixWriterCounters& counters() const { return counters_; }
 
  private:
-  struct KeyHash {
-    std::size_t operator()(const store::SlotKey& key) const;
-  };
-
   static store::SlotKey NameOf(const Item& item);
   void Forget(const Item& item) REQUIRES(mutex_);
   void DropLast() REQUIRES(mutex_);
@@ -68,7 +64,7 @@ class PrefixWriter {
   base::Condition changed_;
   std::deque<Item> queue_ GUARDED_BY(mutex_);
   std::vector<Item> written_ GUARDED_BY(mutex_);
-  std::unordered_set<store::SlotKey, KeyHash> queued_ GUARDED_BY(mutex_);
+  std::unordered_set<store::SlotKey, store::SlotKeyHash> queued_ GUARDED_BY(mutex_);
   int states_queued_ GUARDED_BY(mutex_) = 0;
   bool ends_ GUARDED_BY(mutex_) = false;
   std::thread thread_;

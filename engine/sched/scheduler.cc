@@ -327,6 +327,7 @@ void Scheduler::DropPassed(int blocks) {
 bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
   nn::PrefixCache* prefixes = answers_.prefixes();
   DropPassed(blocks.window);
+  if (params_.pool.HasFree(blocks)) return true;
   if (answers_.flash() != nullptr) answers_.flash()->ReleaseWritten();
   while (!params_.pool.HasFree(blocks)) {
     if (prefixes != nullptr && prefixes->MakeRoom(blocks)) return true;

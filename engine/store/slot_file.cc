@@ -92,7 +92,7 @@ struct SlotFile::Entry {
   }
 };
 
-std::size_t SlotFile::KeyHash::operator()(const SlotKey& key) const {
+std::size_t SlotKeyHash::operator()(const SlotKey& key) const {
   std::size_t hash = 0;
   std::memcpy(&hash, key.data(), sizeof(hash));
   return hash;

@@ -29,6 +29,10 @@
 namespace thermocline::store {
 
 using SlotKey = std::array<std::byte, 32>;
+// For tables of keys, which are hashes themselves.
+struct SlotKeyHash {
+  std::size_t operator()(const SlotKey& key) const;
+};
 
 // Any thread may read.
 struct SlotFileCounters {
@@ -90,10 +94,6 @@ class SlotFile {
     bool taken = false;
     std::list<std::uint32_t>::iterator order{};  // in order_, if taken
   };
-  struct KeyHash {
-    std::size_t operator()(const SlotKey& key) const;
-  };
-
   SlotFile(const Options& options, int table, int slots);
   Status Load() EXCLUDES(mutex_);
   Status Reset();
@@ -117,8 +117,8 @@ class SlotFile {
   std::vector<Slot> all_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
   std::list<std::uint32_t> order_ GUARDED_BY(mutex_);  // the least recently used first
-  std::unordered_map<SlotKey, std::uint32_t, KeyHash> index_ GUARDED_BY(mutex_);
-  std::unordered_map<SlotKey, int, KeyHash> children_ GUARDED_BY(mutex_);  // slots by parent
+  std::unordered_map<SlotKey, std::uint32_t, SlotKeyHash> index_ GUARDED_BY(mutex_);
+  std::unordered_map<SlotKey, int, SlotKeyHash> children_ GUARDED_BY(mutex_);  // slots by parent
 };
 
 }  // namespace thermocline::store
