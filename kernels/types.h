@@ -53,7 +53,7 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kQuadBytes = 4 * kPanelRows;
 inline constexpr int kActivationBlock = 32;
 
-// Where row `row` begins, in a matrix whose rows are `stride` apart.
+// The offset of row `row` in a matrix whose rows are `stride` apart.
 THERMOCLINE_HOST_DEVICE inline constexpr std::ptrdiff_t StartOf(std::ptrdiff_t row,
                                                                 std::ptrdiff_t stride) {
   return row * stride;
