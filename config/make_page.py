@@ -63,6 +63,9 @@ def page(schema, path):
     sections, keys = comments(path)
     out = [HEAD]
     for name, section in schema["properties"].items():
+        if name == "models":  # a list, with a page of its own
+            out.append("## models\n\nSeveral models in place of `model`: [several-models.md](several-models.md).\n")
+            continue
         out.append(f"## {name}\n")
         if about := re.sub(r"\(r\): ", "", sections[name]).strip():
             out.append(about[0].upper() + about[1:] + ".\n")

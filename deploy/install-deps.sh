@@ -23,6 +23,7 @@ protoc           protobuf-compiler         protobuf-compiler         protobuf-co
 spdlog           libspdlog-dev             libspdlog-dev             libspdlog-dev             spdlog-devel
 re2              libre2-dev                libre2-dev                libre2-dev                re2-devel
 openssl          libssl-dev                libssl-dev                libssl-dev                openssl-devel
+libcurl          libcurl4-openssl-dev      libcurl4-openssl-dev      libcurl4-openssl-dev      libcurl-devel
 systemd          libsystemd-dev            libsystemd-dev            libsystemd-dev            systemd-devel
 liburing         liburing-dev              liburing-dev              liburing-dev              liburing-devel
 libedit          libedit-dev               libedit-dev               libedit-dev               libedit-devel
@@ -42,22 +43,34 @@ case "$what" in
   *) echo "usage: deploy/install-deps.sh [--tests | --arm | --list]" >&2; exit 2 ;;
 esac
 
-# The column of the table for this system, from /etc/os-release.
-system=$(. "${THERMOCLINE_OS_RELEASE:-/etc/os-release}" && echo "${ID:-unknown}-${VERSION_ID:-}")
+# The column of the table for this system, from /etc/os-release. A system made of another one (Linux Mint, Pop!_OS, Nobara) names
+# that one in ID_LIKE, and its release by a code name or PLATFORM_ID.
+mapfile -t told < <(. "${THERMOCLINE_OS_RELEASE:-/etc/os-release}" && printf '%s\n' "${ID:-unknown}-${VERSION_ID:-}" \
+  "${ID_LIKE:-}  ${UBUNTU_CODENAME:-${DEBIAN_CODENAME:-${VERSION_CODENAME:-}}}  ${PLATFORM_ID:-}")
+system=${told[0]:-unknown} base=${told[1]:-}
 case "$system" in
   fedora-*) column=fedora ;;
   raspbian-12* | debian-12*) column=debian-12 ;;
   debian-13*) column=debian-13 ;;
   ubuntu-24.04 | ubuntu-24.10 | ubuntu-25.* | ubuntu-26.*) column=ubuntu-24.04 ;;
   *)
-    cat >&2 <<EOF
-deploy/install-deps.sh does not know the packages of $system. Thermocline builds with g++ 12 or newer and these:
-$(awk 'NR > 2 && NF { printf "  %-16s (Debian: %s)\n", $1, $3 }' <<<"$table")
-On Ubuntu 22.04 and JetPack 6, whose CMake and Boost are too old, install the portable package instead: docs/install.md.
-EOF
-    exit 1
+    case " $base " in
+      *' ubuntu '*' noble '* | *' ubuntu '*' oracular '* | *' ubuntu '*' plucky '* | *' ubuntu '*' questing '*) column=ubuntu-24.04 ;;
+      *' debian '*' bookworm '*) column=debian-12 ;;
+      *' debian '*' trixie '*) column=debian-13 ;;
+      *' fedora '*' platform:f'*) column=fedora ;;
+      *) column='' ;;
+    esac
     ;;
 esac
+if [ -z "$column" ]; then
+  cat >&2 <<EOF
+deploy/install-deps.sh does not know the packages of $system. Thermocline builds with g++ 12 or newer and these:
+$(awk 'NR > 2 && NF { printf "  %-16s (Debian: %s)\n", $1, $3 }' <<<"$table")
+On Ubuntu 22.04 and JetPack 6, whose CMake and Boost are too old, install a release or the portable package instead: docs/install.md.
+EOF
+  exit 1
+fi
 mapfile -t packages < <(awk -v column="$column" 'NF && !at { for (i = 1; i <= NF; ++i) if ($i == column) at = i; next } NF && $at != "-" { print $at }' <<<"$table")
 if [ -n "$list" ]; then
   printf '%s\n' "${packages[@]}"

@@ -33,6 +33,11 @@ if(portable)
   file(GLOB programs "${root}${prefix}/bin/thermocline*")
   execute_process(COMMAND "${source}/deploy/bundle_libraries.sh" "${system_root}" "${root}${prefix}/lib/thermocline" ${programs}
     COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT system_root)
+    set(system_root /)
+  endif()
+  execute_process(COMMAND python3 -B "${source}/deploy/release/notices.py" "${root}${prefix}/lib/thermocline"
+    "${root}${prefix}/share/thermocline/licences" "${system_root}" COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
 find_program(HELP2MAN help2man)

@@ -38,8 +38,11 @@ Result<text::TemplateText> ChatFormatter::Render(const Json& conversation,
 }
 
 std::vector<int> ChatFormatter::Tokenize(const text::TemplateText& prompt) const {
+  return WithBos(tokenizer_.Encode(prompt));
+}
+
+std::vector<int> ChatFormatter::WithBos(std::vector<int> tokens) const {
   const model::Vocabulary& v = tokenizer_.vocabulary();
-  std::vector<int> tokens = tokenizer_.Encode(prompt);
   // Templates either write the beginning-of-sequence token themselves or leave it to the tokenizer.
   if (v.add_bos && v.bos >= 0 && (tokens.empty() || tokens.front() != v.bos)) {
     tokens.insert(tokens.begin(), v.bos);

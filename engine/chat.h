@@ -29,6 +29,9 @@ class ChatFormatter {
                                     std::size_t bytes_max = text::kRenderedBytesMax) const;
   // Returns the tokens of a rendered prompt.
   std::vector<int> Tokenize(const text::TemplateText& prompt) const;
+  // The tokens of a prompt with the beginning-of-sequence token first, if the model wants it and
+  // the template has not written it.
+  std::vector<int> WithBos(std::vector<int> tokens) const;
   // Renders and tokenizes.
   Result<std::vector<int>> Encode(const Json& conversation) const;
 

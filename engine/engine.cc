@@ -73,8 +73,12 @@ void Engine::FreezeController(bool frozen) { impl_->FreezeController(frozen); }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
 void Engine::CancelAll(CancelCause cause) { impl_->CancelAll(cause); }
 const SamplingDefaults& Engine::sampling() const { return impl_->sampling(); }
+bool Engine::writes() const { return impl_->writes(); }
 Pooling Engine::pooling() const { return impl_->pooling(); }
 const text::Tokenizer& Engine::tokenizer() const { return impl_->tokenizer(); }
+std::shared_ptr<const EngineMeasurements> Engine::measurements() const {
+  return impl_->measurements();
+}
 EngineStats Engine::Stats() const { return impl_->Stats(); }
 
 }  // namespace thermocline

@@ -1,6 +1,7 @@
 // The engine's public interface: load a model, submit requests, read statistics.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -27,14 +28,20 @@ namespace kernels {
 struct DeviceOps;
 }
 
+// Times that were measured while an engine was loaded.
+struct EngineMeasurements;
+
 struct EngineConfig {
   ModelOptions model = {};
   ServingOptions serving = {};
   std::function<void(double)> on_progress = {};
+  const std::atomic<bool>* cancelled = nullptr;  // true: the load ends as Cancelled
   // Called once, from the decode thread, when no later request can succeed because a failed GPU
   // could not be set up again. Later requests end with Unavailable. May be empty.
   std::function<void()> on_fatal = {};
   const kernels::DeviceOps* device_ops = nullptr;  // as load::LoadOptions: for tests
+  // An earlier engine with the same model and options has measured these, so this one does not.
+  std::shared_ptr<const EngineMeasurements> measured = nullptr;
 };
 
 struct EngineStats {
@@ -79,6 +86,7 @@ struct EngineStats {
     std::int64_t hit_tokens = 0;
     std::int64_t blocks = 0, evicted = 0, damaged = 0;
     std::int64_t bytes = 0, bytes_max = 0, read_bytes = 0, written_bytes = 0;
+    std::int64_t queued = 0;                                  // blocks that wait to be written
     std::int64_t dropped_for_room = 0, dropped_by_error = 0;  // blocks that were not written
     double read_s = 0;
   } prefix_flash;
@@ -181,9 +189,13 @@ class Engine {
   const text::Tokenizer& tokenizer() const;
   // The recommendation of the model's makers.
   const SamplingDefaults& sampling() const;
+  // False for an encoder, which makes vectors of texts and refuses other requests.
+  bool writes() const;
   // The pooling that the model's makers recommend for embeddings; kMean if they recommend none.
   Pooling pooling() const;
   EngineStats Stats() const;
+  // nullptr if this load measured nothing that holds for others.
+  std::shared_ptr<const EngineMeasurements> measurements() const;
 
  private:
   class Impl;

@@ -56,12 +56,10 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
                                                             .transformer = *transformer_,
                                                             .cache = cache_,
                                                             .sampler = sampler_}));
-  constexpr double kWarmUpS = 0.5;
-  const int bos = model_->tokenizer->vocabulary().bos;
-  transformer_->ffn().SetCounting(false);
-  speculation_->WarmUp(std::max(bos, 0), kWarmUpS);
-  transformer_->ffn().SetCounting(true);
+  if (writes()) WarmUpSpeculation(config.measured.get());
   PublishSpeculation();
+  if (config.serving.log_prefix_differences)
+    base::LogWarning("prefix_cache.log_differences: parts of prompts are written to the log");
   answers_ = std::make_unique<sched::AnswerSteps>(
       sched::AnswerSteps::Params{.prefixes = &prefixes_,
                                  .flash = flash_prefixes_.get(),
@@ -70,10 +68,12 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
                                  .logits_max = StepLogitsMax(config),
                                  .heartbeat = &heartbeat_,
                                  .steps = &steps_,
-                                 .on_end = [this] {
-                                   PublishSpeculation();
-                                   governor_.EndRequest();
-                                 }});
+                                 .on_end =
+                                     [this] {
+                                       PublishSpeculation();
+                                       governor_.EndRequest();
+                                     },
+                                 .log_differences = config.serving.log_prefix_differences});
   shared_ = std::make_unique<sched::SharedLoop>(
       sched::SharedLoop::Params{.transformer = *transformer_,
                                 .pool = *model_->pool,
@@ -85,6 +85,22 @@ Status Engine::Impl::Start(const EngineConfig& config, spec::LoadedDraft draft) 
   thread_ = std::thread([this] { DecodeMain(); });
   pthread_setname_np(thread_.native_handle(), "decode");
   return OkStatus();
+}
+
+void Engine::Impl::WarmUpSpeculation(const EngineMeasurements* known) {
+  constexpr double kWarmUpS = 0.5;
+  const int token = std::max(model_->tokenizer->vocabulary().bos, 0);
+  const bool in_memory = model_->flash == nullptr && model_->stream == nullptr;
+  transformer_->ffn().SetCounting(false);
+  if (known != nullptr && in_memory) {
+    speculation_->WarmUp(token, kWarmUpS, known->step_times);
+  } else {
+    speculation_->WarmUp(token, kWarmUpS);
+  }
+  transformer_->ffn().SetCounting(true);
+  const auto times = speculation_->step_times();
+  if (in_memory && times.has_value())
+    measured_ = std::make_shared<EngineMeasurements>(EngineMeasurements{*times});
 }
 
 Engine::Impl::~Impl() {
@@ -204,6 +220,10 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
                                                            std::optional<std::int64_t> reserved) {
   RETURN_IF_ERROR(ValidateRequest(
       request, {.context_length = cache_.capacity(), .vocab_size = model_->config.vocab_size}));
+  if (!request.embed.has_value() && !writes())
+    return base::FailedPrecondition(
+        "this model is an encoder: it makes vectors of texts (/v1/embeddings, /v1/rerank, "
+        "/api/embed) and writes none");
   if (request.embed.has_value() && transformer_->device() != nullptr)
     return base::FailedPrecondition(
         "embeddings need the hidden states, which a GPU keeps; serve them with hot.device: cpu");

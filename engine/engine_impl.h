@@ -18,6 +18,10 @@
 
 namespace thermocline {
 
+struct EngineMeasurements {
+  spec::StepTimes step_times;  // with all weights in memory
+};
+
 // Thread-safe to the same extent as Engine.
 class Engine::Impl {
  public:
@@ -57,6 +61,8 @@ class Engine::Impl {
   void StopAccepting() { accepting_ = false; }
   void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
   const SamplingDefaults& sampling() const { return model_->sampling; }
+  std::shared_ptr<const EngineMeasurements> measurements() const { return measured_; }
+  bool writes() const { return !model_->config.architecture->encoder; }
   Pooling pooling() const {
     const int type = model_->config.pooling_type;
     return type == 2 ? Pooling::kFirst : type == 3 ? Pooling::kLast : Pooling::kMean;
@@ -72,6 +78,8 @@ class Engine::Impl {
   // Decode thread:
   void DecodeMain();
   void AfterTurn();
+  // Measures steps, unless an earlier engine has (nullptr: none).
+  void WarmUpSpeculation(const EngineMeasurements* known);
   // Decode thread: publishes the counters of speculation for other threads.
   void PublishSpeculation();
 
@@ -94,6 +102,7 @@ class Engine::Impl {
   const std::unique_ptr<exec::Transformer> transformer_;  // decode thread
   adapt::FfnGovernor governor_;                           // decode thread, except its figures
   std::unique_ptr<spec::Speculation> speculation_;        // decode thread
+  std::shared_ptr<const EngineMeasurements> measured_;    // set by Start
   mutable base::Mutex spec_mutex_;
   SpecStats spec_stats_ GUARDED_BY(spec_mutex_);
   const std::unique_ptr<store::TraceWriter> trace_;  // decode thread

@@ -31,7 +31,8 @@ load::LoadOptions LoadOptionsOf(const EngineConfig& config) {
                     .kv_bytes = kv_bytes},
           .device_ops = config.device_ops,
           .fingerprint = !config.serving.prefix_path.empty(),
-          .on_progress = config.on_progress};
+          .on_progress = config.on_progress,
+          .cancelled = config.cancelled};
 }
 
 load::GrammarSizes GrammarSizesOf(const GrammarLimits& limits) {

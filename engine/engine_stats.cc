@@ -104,6 +104,7 @@ EngineStats::PrefixFlash Engine::Impl::PrefixFlashStats() const {
           .bytes_max = files.bytes_max,
           .read_bytes = files.read_bytes,
           .written_bytes = files.written_bytes,
+          .queued = writes != nullptr ? writes->queued.load() : 0,
           .dropped_for_room = writes != nullptr ? writes->dropped_for_room.load() : 0,
           .dropped_by_error = writes != nullptr ? writes->dropped_by_error.load() : 0,
           .read_s = c.read_s};

@@ -75,7 +75,7 @@ States CountStates(const EngineConfig& config, const model::ModelConfig& model, 
   const std::int64_t state = states.state_bytes;
   const std::int64_t asked = config.serving.prefix_cache_bytes;
   const std::int64_t blocks =
-      nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, config.model.kv_type);
+      nn::BlocksFor(context) * nn::KvPool::BlockBytes(model, load::KvTypeOf(config.model, model));
   const std::int64_t fit = (asked < 0 ? blocks : asked) / 2 / state;
   states.kept = static_cast<int>(asked < 0 ? std::clamp(fit, kSnapshotsMin, kSnapshotsMax)
                                            : std::min(fit, kSnapshotsMax));
@@ -98,7 +98,7 @@ KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model
 
 std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
                     bool whole) {
-  const KvType type = config.model.kv_type;
+  const KvType type = load::KvTypeOf(config.model, model);
   const KvBlocks blocks = CountBlocks(config, model, type, context, whole);
   if (blocks.window == 0)
     return blocks.all * nn::KvPool::BlockBytes(model, type) +
@@ -116,7 +116,7 @@ Result<KvMemory> TakeKvMemory(const EngineConfig& config, const load::LoadedMode
   }
   const KvBlocks blocks = CountBlocks(config, model.config, model.kv_type, context, model.kv_whole);
   if (blocks.prefix > kPrefixBlocksMax)
-    return base::InvalidArgument("prefix_cache_bytes is ", config.serving.prefix_cache_bytes, ", ",
+    return base::InvalidArgument("prefix_cache.memory is ", config.serving.prefix_cache_bytes, ", ",
                                  blocks.prefix, " blocks; at most ", kPrefixBlocksMax,
                                  " are supported");
   const States states = CountStates(config, model.config, context);

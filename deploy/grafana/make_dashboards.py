@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the dashboards beside this file from the tables below: deploy/grafana/make_dashboards.py [--check]
 
-A panel is a title, a unit, and queries with their legends; $job, $instance and $__rate_interval are filled in by Grafana.
+A panel is a title, a unit, and queries with their legends; $job, $instance, $model and $__rate_interval are filled in by Grafana.
 """
 import json
 import sys
@@ -12,9 +12,9 @@ ALL = '{job="$job", instance=~"$instance"}'
 
 
 def of(name, **labels):
-    """The series `thermocline_<name>` of the chosen daemons."""
+    """The series `thermocline_<name>` of the chosen daemons and models; series of the process have no model."""
     more = "".join(f', {key}="{value}"' if not value.startswith("~") else f', {key}=~"{value[1:]}"' for key, value in labels.items())
-    return f'thermocline_{name}{{job="$job", instance=~"$instance"{more}}}'
+    return f'thermocline_{name}{{job="$job", instance=~"$instance", model=~"$model|"{more}}}'
 
 
 def rate(name, **labels):
@@ -68,6 +68,8 @@ DASHBOARDS = {
             ("Queue", "timeseries", "short", [(of("num_requests_running"), "running {{instance}}"), (of("num_requests_waiting"), "waiting {{instance}}"), (of("queue_capacity"), "capacity {{instance}}")], ""),
             ("Prompt tokens that wait", "timeseries", "short", [(of("queue_prefill_tokens"), "{{instance}}")], ""),
             ("Prefix cache: share of prompt tokens found", "timeseries", "percentunit", [(f"{total('prefix_cache_hits_total')} / {total('prefix_cache_queries_total')}", "found")], ""),
+            ("Conversations that differ from a cached prompt", "timeseries", "reqps", [(f"{total('prefix_breaks_total', 'where')} or vector(0)", "{{where}}")], "By the part where they do: computed again from there on. At the tail new conversations begin."),
+            ("Tokens of earlier answers from memory", "timeseries", "short", [(total("replayed_tokens_total"), "tokens")], "Per second: answers that clients sent back changed."),
             ("KV cache in use", "timeseries", "percentunit", [(of("kv_cache_usage_ratio"), "{{instance}}")], ""),
             ("Tokens of a shared step", "timeseries", "short", [(f"{total('shared_step_tokens_total', 'kind')} / on () group_left () {total('shared_steps_total')}", "{{kind}}")],
              "Steps that requests share: tokens of answers, and of prompts."),
@@ -204,12 +206,17 @@ def defaults(kind, unit):
     return out
 
 
+def legend_of(expr, legend):
+    """A daemon's series of several models are told apart."""
+    return legend.replace("{{instance}}", "{{instance}} {{model}}") if "$model" in expr else legend
+
+
 def panel(number, kind, place, title, unit, queries, text):
     target = {"heatmap": {"format": "heatmap"}, "table": {"format": "table", "instant": True}, "stat": {"instant": True}}.get(kind, {})
     return {
         "id": number, "type": {"heatmap-layers": "status-history"}.get(kind, kind), "title": title, "description": text, "gridPos": place,
         "datasource": SOURCE, "fieldConfig": {"defaults": defaults(kind, unit), "overrides": []}, "options": options(kind),
-        "targets": [{"refId": chr(ord("A") + i), "expr": expr, "legendFormat": legend, "datasource": SOURCE, **target} for i, (expr, legend) in enumerate(queries)],
+        "targets": [{"refId": chr(ord("A") + i), "expr": expr, "legendFormat": legend_of(expr, legend), "datasource": SOURCE, **target} for i, (expr, legend) in enumerate(queries)],
     }
 
 
@@ -241,6 +248,7 @@ def dashboard(uid, title, rows):
             {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
             variable("job", "Job", "label_values(thermocline_build_info, job)"),
             variable("instance", "Daemon", 'label_values(thermocline_build_info{job="$job"}, instance)', multi=True, includeAll=True, allValue=".*"),
+            variable("model", "Model", 'label_values(thermocline_state{job="$job", instance=~"$instance"}, model)', multi=True, includeAll=True, allValue=".*"),
         ]},
         "panels": panels(rows),
     }

@@ -22,7 +22,9 @@ namespace thermocline {
 using kernels::KvType;
 inline constexpr std::array<std::string_view, 4> kKvTypeNames = {"f16", "q8_0", "f32", "q4_0"};
 
-inline std::string_view KvTypeName(KvType type) { return kKvTypeNames[base::Index(type)]; }
+inline std::string_view KvTypeName(KvType type) {
+  return kKvTypeNames[base::Index(type == KvType::kQ8 ? KvType::kQ8_0 : type)];
+}
 
 // The way of reading the model's file while it loads. kDirect bypasses the page cache, which then
 // holds no second copy of the weights; kAuto does so if a GPU shares the memory or memory is short.
@@ -36,9 +38,10 @@ struct MemoryOptions {
   // The share of the feed-forward weights that may be in memory, together with all buffers for
   // reading the others; used instead of the budget. 0 = the budget applies. For measurements.
   double ffn_share = 0;
-  std::string bundle = {};         // path; "" = MODEL.tcb
-  std::size_t requests_bytes = 0;  // the part of the budget that the caller uses for requests
-  bool read_ahead = true;          // read the next layer's guessed neurons while the device is idle
+  std::string bundle = {};          // path; "" = MODEL.tcb
+  std::size_t requests_bytes = 0;   // the part of the budget that the caller uses for requests
+  std::size_t resident_before = 0;  // of the process, which others than this model account for
+  bool read_ahead = true;  // read the next layer's guessed neurons while the device is idle
 };
 
 struct ModelOptions {

@@ -46,7 +46,8 @@ Status Set(const BoolValue& value, const std::string& name, const std::string& t
 }
 
 Status Set(const BytesValue& value, const std::string& name, const std::string& text) {
-  const auto bytes = base::ParseBytes(text);
+  const bool chosen = value.min < 0 && text == "-1";
+  const auto bytes = chosen ? value.min : base::ParseBytes(text);
   if (!bytes.has_value()) {
     return InvalidArgument(name, ": '", text,
                            "' is no number of bytes, as 8GiB, 500MB or 1073741824");

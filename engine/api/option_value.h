@@ -31,6 +31,7 @@ struct BoolValue {
 };
 struct BytesValue {  // a number, or one with a unit: 8GiB
   std::int64_t* target;
+  std::int64_t min = 0;  // -1: the program may choose
 };
 struct MebibytesValue {  // a whole number of MiB, stored as bytes; -1 stays -1
   std::int64_t* target;

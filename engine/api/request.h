@@ -90,6 +90,8 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // the part of the prompt found in the prefix cache
   int flash_tokens = 0;   // the part of these that was read from flash
+  // The part of the prompt whose tokens are those of remembered answers. Set by the server.
+  int replayed_tokens = 0;
   // Position of the prompt's first token that differs from a cached sequence with the same tokens
   // before it; -1: none does.
   int cache_miss_at = -1;

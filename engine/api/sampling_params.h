@@ -15,6 +15,9 @@ namespace thermocline {
 namespace grammar {
 class CompiledGrammar;
 }
+namespace sampling {
+struct ThoughtLimit;
+}
 
 // Order of the steps: logit bias, penalties, DRY, grammar, temperature, top-k, typical, top-p,
 // min-p, draw.
@@ -42,6 +45,8 @@ struct SamplingParams {
   std::vector<int> end_tokens = {};    // the engine adds the model's own
   // The grammar of the answer; null = any text. Shared by choices, sequences and drafts.
   std::shared_ptr<const grammar::CompiledGrammar> constraint = {};
+  // The limit of the answer's reasoning; null = none. Shared like the grammar.
+  std::shared_ptr<const sampling::ThoughtLimit> thought = {};
   std::uint64_t seed = 0;                         // each draw depends only on position and seed
   std::vector<std::pair<int, float>> logit_bias;  // token id, added to its logit
 };

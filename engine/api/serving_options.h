@@ -29,6 +29,9 @@ struct ServingOptions {
   // A folder for prefixes that outlive the process, and the bytes of its files; "": there is none.
   std::string prefix_path = {};
   std::int64_t prefix_path_bytes = std::int64_t{10} << 30;
+  // A log line for each prompt that differs from a cached one, with twenty tokens of text on both
+  // sides of the first difference. The only setting that writes parts of prompts to the log.
+  bool log_prefix_differences = false;
   GrammarLimits grammar = {};
 };
 

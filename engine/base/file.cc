@@ -64,6 +64,12 @@ class PosixFile final : public File {
     return OkStatus();
   }
 
+  void ReadAhead(std::uint64_t offset, std::uint64_t bytes) const override {
+    if (direct_ != nullptr || drops_) return;
+    ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
+
   std::string ReadDirectly() override {
     // Reopens the file that is open, even if another file has its name by now.
     auto direct = DirectFile::Open(StrCat("/proc/self/fd/", fd_), /*allow_direct=*/true);

@@ -27,6 +27,9 @@ class File {
   // Fills `out` from `offset`. DataLoss if the file ends before that, naming the file, the byte
   // where it ends and the number of missing bytes; other errors as ErrnoStatus (posix_error.h).
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  // Begins to read bytes into the page cache, and may return before they are there. Does nothing
+  // after ReadDirectly.
+  virtual void ReadAhead(std::uint64_t, std::uint64_t) const {}
   // Drops the file from the page cache, and keeps later reads out of it: ReadAt then uses O_DIRECT
   // or, if the file system does not allow that, drops the pages after each read. Returns "", or the
   // reason why O_DIRECT is not used. For large reads, in any order: each is at least a block of the

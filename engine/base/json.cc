@@ -18,7 +18,8 @@ using Library = nlohmann::json;
 // Builds the value from the library's events, so that order is kept and depth is bounded.
 class Builder : public nlohmann::json_sax<Library> {
  public:
-  explicit Builder(int depth_max) : depth_max_(depth_max) {}
+  explicit Builder(int depth_max, std::size_t values_max = SIZE_MAX)
+      : depth_max_(depth_max), values_max_(values_max) {}
 
   bool null() override { return Add(Json()); }
   bool boolean(bool value) override { return Add(Json(value)); }
@@ -51,6 +52,7 @@ class Builder : public nlohmann::json_sax<Library> {
   }
 
   const std::string& error() const { return error_; }
+  bool too_many() const { return values_ > values_max_; }
   Json Take() { return std::move(root_); }
 
  private:
@@ -69,6 +71,7 @@ class Builder : public nlohmann::json_sax<Library> {
   }
   bool Add(Json value) {
     if (++values_ % kValuesUnasked == 0 && Interrupted()) return false;
+    if (too_many()) return false;
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_array()) {
@@ -83,6 +86,7 @@ class Builder : public nlohmann::json_sax<Library> {
   static constexpr std::size_t kValuesUnasked = 4096;  // values between interruption checks: 0.5 ms
 
   int depth_max_;
+  const std::size_t values_max_;
   std::size_t values_ = 0;
   Json root_;
   std::vector<Json> open_;
@@ -251,15 +255,32 @@ std::string Json::Dump(int indent) const {
   return out;
 }
 
-Result<Json> ParseJson(std::string_view text, int depth_max) {
+namespace {
+
+Result<Json> Parse(std::string_view text, Builder& builder) {
   // The library would take it for the end of the text and stop reading.
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     return InvalidArgument("invalid JSON at byte ", nul + 1, ": a NUL byte");
-  Builder builder(depth_max);
   if (!Library::sax_parse(text.begin(), text.end(), &builder)) {
     return InvalidArgument(builder.error().empty() ? "invalid JSON" : builder.error());
   }
   return builder.Take();
+}
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text, int depth_max) {
+  Builder builder(depth_max);
+  return Parse(text, builder);
+}
+
+Result<Json> ParseJsonOf(std::string_view text, std::size_t values_max) {
+  constexpr int kDepthMax = 64;
+  Builder builder(kDepthMax, values_max);
+  auto parsed = Parse(text, builder);
+  if (builder.too_many())
+    return ResourceExhausted("the JSON has more than ", values_max, " values");
+  return parsed;
 }
 
 void AppendJsonString(std::string& out, std::string_view text) {

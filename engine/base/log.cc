@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <mutex>
 
-#include "engine/base/bytes.h"
 #include "engine/base/json.h"
 #include "engine/base/log_writer.h"
+#include "engine/base/strings.h"
 
 namespace thermocline::base {
 namespace {
@@ -56,30 +55,6 @@ spdlog::level::level_enum LibraryLevel(LogLevel level) {
   return spdlog::level::info;
 }
 
-// True if a terminal interprets the character, or shows it and its neighbours at other places: DEL
-// and C1 controls, direction marks, line separators.
-bool IsHidden(char32_t c) {
-  return (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E || c == 0x200F ||
-         (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
-
-// `line` [well-formed UTF-8] with JSON escapes for hidden characters, which are all below U+3000.
-std::string Shown(std::string_view line) {
-  std::string out;
-  for (std::size_t at = 0; at < line.size();) {
-    const auto byte = [&](std::size_t i) { return base::ByteOf(line[at + i]); };
-    const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : 4;
-    char32_t c = byte(0);
-    if (bytes == 2) c = ((byte(0) & 0x1FU) << 6) | (byte(1) & 0x3FU);
-    if (bytes == 3) c = ((byte(0) & 0xFU) << 12) | ((byte(1) & 0x3FU) << 6) | (byte(2) & 0x3FU);
-    char escape[8];
-    std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c) & 0xFFFFU);
-    out += bytes < 4 && IsHidden(c) ? std::string_view(escape) : line.substr(at, bytes);
-    at += bytes;
-  }
-  return out;
-}
-
 }  // namespace
 
 void ConfigureLog(LogLevel level, bool json) {
@@ -116,7 +91,7 @@ void Log(LogLevel level, std::string_view message, const Json::Object& fields) {
     AppendJsonString(line, name);
     line += ":" + value.Dump();
   }
-  Logger().log(LibraryLevel(level), std::string_view(Shown(line)));
+  Logger().log(LibraryLevel(level), std::string_view(EscapeControls(line)));
 }
 
 void Log(LogLevel level, std::string_view message) {
@@ -124,7 +99,7 @@ void Log(LogLevel level, std::string_view message) {
   // log lines.
   std::string line;
   AppendJsonString(line, message);
-  line = Shown(line);
+  line = EscapeControls(line);
   Logger().log(LibraryLevel(level), log_json ? std::string_view(line)
                                              : std::string_view(line).substr(1, line.size() - 2));
 }

@@ -15,8 +15,8 @@
 namespace thermocline::base {
 namespace {
 
-// Writes as much as the file accepts; the rest is lost.
-void WriteAll(int file, const std::string& text) {
+// Writes as much as the file accepts. Returns false if the rest is lost.
+bool WriteAll(int file, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t written = ::write(file, text.data() + at, text.size() - at);
     if (written >= 0) {
@@ -25,9 +25,10 @@ void WriteAll(int file, const std::string& text) {
       pollfd ready{.fd = file, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
-      return;
+      return false;
     }
   }
+  return true;
 }
 
 }  // namespace
@@ -52,20 +53,27 @@ void LogWriter::Start() {
 void LogWriter::Push(std::string line) {
   std::unique_lock lock(mutex_);
   if (!started_) {
-    WriteAll(file_, line);
+    if (!WriteAll(file_, line)) Drop();
     return;
   }
   if (bytes_ + line.size() > kBytesMax) {
-    ++untold_;
-    ++dropped_;
+    Drop();
     return;
   }
   if (untold_ > 0)
-    line.insert(0, StrCat("(", std::exchange(untold_, 0),
-                          " lines of the log were dropped: nobody read them)\n"));
+    line.insert(
+        0,
+        StrCat(
+            "(", std::exchange(untold_, 0),
+            " lines of the log were dropped: nobody read them, or they could not be written)\n"));
   bytes_ += line.size();
   lines_.push_back(std::move(line));
   changed_.notify_all();
+}
+
+void LogWriter::Drop() {
+  ++untold_;
+  ++dropped_;
 }
 
 void LogWriter::Flush(std::chrono::milliseconds most) {
@@ -82,8 +90,9 @@ void LogWriter::Run() {
     bytes_ -= line.size();
     writing_ = true;
     lock.unlock();
-    WriteAll(file_, line);
+    const bool written = WriteAll(file_, line);
     lock.lock();
+    if (!written) Drop();
     writing_ = false;
     if (lines_.empty()) changed_.notify_all();
   }

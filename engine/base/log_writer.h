@@ -11,8 +11,9 @@
 
 namespace thermocline::base {
 
-// Thread-safe. Lines come in order. If they are not read, up to kBytesMax of them wait; further
-// lines are dropped and counted, and the next line that fits reports the count.
+// Thread-safe. Lines come in order. If they are not read, up to kBytesMax of them wait. Further
+// lines, and those that a full disk refuses, are dropped and counted, and the next line that fits
+// reports the count.
 class LogWriter {
  public:
   static constexpr std::size_t kBytesMax = 1 << 20;
@@ -32,6 +33,8 @@ class LogWriter {
 
  private:
   void Run();
+  // Counts a line that is lost. Requires mutex_.
+  void Drop();
 
   const int file_;
   std::mutex mutex_;

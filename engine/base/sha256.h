@@ -5,13 +5,20 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace thermocline::base {
 
 using Digest256 = std::array<std::byte, 32>;
 
-// The hash of bytes that come in pieces. Thread-compatible.
+// The hash of one text.
+Digest256 Sha256Of(std::string_view text);
+// 64 hexadecimal digits.
+std::string HexOf(const Digest256& digest);
+
+// The hash of bytes that come in pieces. Thread-compatible. Throws std::bad_alloc where OpenSSL has
+// no memory.
 class Sha256 {
  public:
   Sha256();

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <vector>
 
@@ -157,6 +158,23 @@ void AppendUtf8(std::string& out, char32_t code_point) {
     push(0x80 | ((code_point >> 6) & 0x3F));
     push(0x80 | (code_point & 0x3F));
   }
+}
+
+std::string EscapeControls(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t c = DecodeUtf8(text, at);
+    const bool obeyed = c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x61C || c == 0x200E ||
+                        c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+    if (!obeyed) {
+      AppendUtf8(out, c);
+      continue;
+    }
+    char escape[8];
+    std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c) & 0xFFFFU);
+    out += escape;
+  }
+  return out;
 }
 
 std::optional<std::int64_t> ParseBytes(std::string_view text) {

@@ -62,6 +62,11 @@ std::optional<std::int64_t> ParseBytes(std::string_view text);
 // do).
 std::string ReplaceInvalidUtf8(std::string_view text);
 
+// `text` with JSON escapes for each character that a terminal interprets, or shows at another
+// place: control characters (C0, DEL, C1), direction marks and line separators. Ill-formed UTF-8
+// becomes U+FFFD.
+std::string EscapeControls(std::string_view text);
+
 // Number of bytes at the end of `text` that begin a UTF-8 character but do not complete it (0 to
 // 3).
 int IncompleteUtf8Suffix(std::string_view text);

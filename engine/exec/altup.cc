@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/base/index.h"
-#include "engine/ffn/ffn_context.h"
 #include "engine/nn/normalize.h"
 #include "engine/nn/offset.h"
 
@@ -41,34 +40,30 @@ AltUp::AltUp(const Params& p)
       ops_(p.ops),
       pool_(p.pool),
       multiplier_(p.multiplier),
+      inputs_(p.inputs),
       size_(p.config.hidden_size),
       count_(p.config.altup.streams) {
   const model::AltUpConfig& a = config_.altup;
-  const int all = count_ * size_, inputs = config_.num_hidden_layers * a.embedding_dim;
+  const int all = count_ * size_;
   streams_.resize(base::Area(p.tokens_max, all));
   predictions_.resize(streams_.size());
   others_.resize(base::Area(p.tokens_max, all - size_));
-  layer_inputs_.resize(base::Area(p.tokens_max, inputs));
-  table_row_.resize(inputs);
   coefficients_.resize(base::Area(p.tokens_max, count_ * count_));
   wide_.resize(base::Area(p.tokens_max, size_));
   input_.Resize(p.tokens_max, size_);
   routed_.Resize(p.tokens_max, count_);
   low_.Resize(p.tokens_max, a.laurel_rank);
-  gated_.Resize(p.tokens_max, a.embedding_dim);
 }
 
 std::size_t AltUp::Bytes(const model::ModelConfig& config, int tokens_max) {
   const model::AltUpConfig& a = config.altup;
   if (!a.any()) return 0;
-  const int d = config.hidden_size, inputs = config.num_hidden_layers * a.embedding_dim;
-  const std::size_t floats = base::Area(tokens_max, 3 * a.streams * d) +
-                             base::Area(tokens_max + 1, inputs) +
-                             base::Area(tokens_max, a.streams * a.streams);
+  const int d = config.hidden_size;
+  const std::size_t floats =
+      base::Area(tokens_max, 3 * a.streams * d) + base::Area(tokens_max, a.streams * a.streams);
   return floats * sizeof(float) + nn::ActivationBuffer::Bytes(tokens_max, d) +
          nn::ActivationBuffer::Bytes(tokens_max, a.streams) +
-         nn::ActivationBuffer::Bytes(tokens_max, a.laurel_rank) +
-         nn::ActivationBuffer::Bytes(tokens_max, a.embedding_dim);
+         nn::ActivationBuffer::Bytes(tokens_max, a.laurel_rank);
 }
 
 template <typename Body>
@@ -90,9 +85,7 @@ Status AltUp::Begin(std::span<const int> tokens, const float* embeddings) {
     std::copy_n(embeddings + nn::Offset(t, size_), size_, input_.x.data() + nn::Offset(t, size_));
     nn::QuantizeToken(ops_, input_, t);
   });
-  const std::array products = {nn::Product{&w.begin, others_.data()},
-                               nn::Product{&w.layer_inputs, layer_inputs_.data()}};
-  multiplier_.Multiply(products, input_.view(), count);
+  Multiply(w.begin, input_, count, others_.data());
   ForTokens(count, [&](int t) {
     const float* first = embeddings + nn::Offset(t, size_);
     const double magnitude = std::sqrt(MeanSquare(first, size_));
@@ -101,29 +94,7 @@ Status AltUp::Begin(std::span<const int> tokens, const float* embeddings) {
                 stream(t, 1));
     for (int i = 1; i < count_; ++i) Rescale(magnitude, stream(t, i), size_);
   });
-  return ReadLayerInputs(tokens);
-}
-
-// Tokens after the table's end, which stand for images and sounds, use the first row.
-// Source: transformers' get_per_layer_inputs.
-Status AltUp::ReadLayerInputs(std::span<const int> tokens) {
-  const model::FileRows& table = *weights_.altup.layer_embedding;
-  for (int t = 0; t < base::IntSize(tokens); ++t) {
-    RETURN_IF_ERROR(table.Read(tokens[t] < table.rows() ? tokens[t] : 0, table_row_));
-    FinishLayerInput(t, table_row_);
-  }
-  return OkStatus();
-}
-
-void AltUp::FinishLayerInput(int token, std::span<const float> table) {
-  const int own = config_.altup.embedding_dim, inputs = base::IntSize(table);
-  const float projected = 1 / std::sqrt(static_cast<float>(size_)),
-              looked_up = std::sqrt(static_cast<float>(own));
-  float* row = layer_inputs_.data() + nn::Offset(token, inputs);
-  for (int i = 0; i < inputs; ++i) row[i] *= projected;
-  for (int at = 0; at < inputs; at += own)
-    nn::Normalize(ops_, config_, weights_.altup.layer_input_norm, row + at, own, row + at);
-  for (int i = 0; i < inputs; ++i) row[i] = (row[i] + looked_up * table[i]) * kRootHalf;
+  return inputs_.Begin(tokens, input_);
 }
 
 void AltUp::Route(const model::AltUpWeights& w, int tokens, const float* x, std::ptrdiff_t stride) {
@@ -192,23 +163,9 @@ void AltUp::Correct(int layer, int tokens, const float* residual) {
 
 // Reads input_ as Correct left it.
 void AltUp::AddEmbedding(int layer, int tokens) {
-  const model::AltUpWeights& w = weights_.layers[layer].altup;
-  const int own = config_.altup.embedding_dim;
-  Multiply(w.input_gate, input_, tokens, gated_.x.data());
-  const auto activation = ffn::GateOf(config_.hidden_act);
-  for (int t = 0; t < tokens; ++t) {
-    float* row = gated_.x.data() + nn::Offset(t, own);
-    ops_.gated({.gate = row,
-                .up = layer_inputs_.data() + nn::Offset(t * config_.num_hidden_layers + layer, own),
-                .n = own,
-                .activation = activation,
-                .out = row});
-    nn::QuantizeToken(ops_, gated_, t);
-  }
-  Multiply(w.input_proj, gated_, tokens, wide_.data());
+  inputs_.Contribute(layer, tokens, input_, wide_.data());
   ForTokens(tokens, [&](int t) {
-    float* row = wide_.data() + nn::Offset(t, size_);
-    nn::Normalize(ops_, config_, w.input_norm, row, size_, row);
+    const float* row = wide_.data() + nn::Offset(t, size_);
     for (int i = 1; i < count_; ++i) ops_.add(stream(t, i), row, size_);
   });
 }

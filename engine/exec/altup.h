@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/index.h"
+#include "engine/exec/layer_inputs.h"
 #include "engine/model/weights/weights.h"
 #include "engine/nn/multiplier.h"
 #include "engine/nn/workspace.h"
@@ -25,6 +26,7 @@ class AltUp {
     const kernels::OpTable& ops;
     base::WorkerPool& pool;
     nn::Multiplier& multiplier;
+    LayerInputs& inputs;
     int tokens_max;  // T of one call
   };
   // Requires: config.altup.any().
@@ -32,8 +34,8 @@ class AltUp {
   // Bytes that a construction with these sizes allocates; 0 if the family has no streams.
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max);
 
-  // Initializes the streams of a step's tokens from their embeddings [T, D], and the per-layer
-  // embeddings from the token ids. Errors as model::FileRows::Read.
+  // Initializes the streams of a step's tokens from their embeddings [T, D], and the layers' own
+  // embeddings. Errors as model::FileRows::Read.
   Status Begin(std::span<const int> tokens, const float* embeddings);
   // residual [T, D] = the layer's prediction of the first stream.
   void Predict(int layer, int tokens, float* residual);
@@ -55,8 +57,6 @@ class AltUp {
   // `x` [T, D] with rows `stride` apart.
   void Route(const model::AltUpWeights& w, int tokens, const float* x, std::ptrdiff_t stride);
   void AddEmbedding(int layer, int tokens);
-  Status ReadLayerInputs(std::span<const int> tokens);
-  void FinishLayerInput(int token, std::span<const float> table);
   void Multiply(const model::Linear& linear, const nn::ActivationBuffer& input, int tokens,
                 float* out);
   template <typename Body>
@@ -67,18 +67,16 @@ class AltUp {
   const kernels::OpTable& ops_;
   base::WorkerPool& pool_;
   nn::Multiplier& multiplier_;
+  LayerInputs& inputs_;
   const int size_, count_;           // D, N
   std::vector<float> streams_;       // [T, N, D]
   std::vector<float> predictions_;   // [T, N, D]
   std::vector<float> others_;        // [T, N - 1, D]
-  std::vector<float> layer_inputs_;  // [T, L, E]
-  std::vector<float> table_row_;     // [L, E]
   std::vector<float> coefficients_;  // [T, N N]
   std::vector<float> wide_;          // [T, D]
   nn::ActivationBuffer input_;       // [T, D]
   nn::ActivationBuffer routed_;      // [T, N]
   nn::ActivationBuffer low_;         // [T, R]
-  nn::ActivationBuffer gated_;       // [T, E]
 };
 
 }  // namespace thermocline::exec

@@ -26,37 +26,66 @@ AttentionBlock::AttentionBlock(const Params& p)
       ws_(p.workspace),
       inputs_(p.inputs),
       step_(p.step),
-      group_(p.config.num_attention_heads / p.config.num_key_value_heads) {
+      origins_(p.config, p.weights, p.ops, p.workspace.context_length),
+      heads_(p.config.LargestHeads()) {
   if (config_.latent.any())
     latent_.emplace(LatentAttention::Params{.config = config_,
                                             .ops = ops_,
                                             .pool = pool_,
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
-  if (config_.architecture->value_norm) ones_.assign(config_.head_dim, 1.0F);
+  if (config_.architecture->value_norm) ones_.assign(heads_.dim, 1.0F);
+  for (int layer = 0; layer < config_.num_hidden_layers; ++layer)
+    group_max_ = std::max(group_max_, config_.HeadsOf(layer).group());
   if (config_.architecture->attention_gate)
-    gated_q_.resize(base::Area(ws_.tokens_max, 2 * QuerySize(config_)));
+    gated_q_.resize(base::Area(ws_.tokens_max, 2 * heads_.q()));
+}
+
+void AttentionBlock::Enter(int layer) {
+  heads_ = config_.HeadsOf(layer);
+  ws_.q.cols = ws_.attention.cols = heads_.q();
+  for (nn::ActivationBuffer& q : ws_.tile_q) q.cols = heads_.dim;
 }
 
 void AttentionBlock::Run(int layer, bool by_inputs) {
   const int tokens = step_.count();
+  Enter(layer);
   ProjectInput(layer, by_inputs);
   nn::ForTokens(pool_, tokens, [&](int t) { RotateAndStore(layer, t); });
+  const base::Stopwatch watch;
   if (tokens == 1) {
     AttendOne(layer);
   } else {
     AttendTokens(layer);
   }
+  Count(layer, watch);
   if (SpreadsHeads()) {
     nn::ForTokens(pool_, tokens, [&](int t) {
-      SpreadHeads(ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols),
-                  config_.num_attention_heads);
+      SpreadHeads(ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols), heads_.heads);
     });
   }
   ProjectOutput(layer, by_inputs);
 }
 
-void AttentionBlock::ProjectInput(int index, bool by_inputs) {
+void AttentionBlock::Count(int layer, const base::Stopwatch& watch) {
+  double scores = 0;
+  for (int t = 0; t < step_.count(); ++t) {
+    const kernels::PositionSpan window = Window(layer, t);
+    scores += static_cast<double>(window.end - window.begin) * heads_.heads;
+  }
+  counters_.seconds += watch.Seconds();
+  counters_.scores += scores;
+  counters_.operations += 2 * scores * heads_.dim;
+}
+
+// The queries are rotated, too, and not used.
+void AttentionBlock::StoreOnly(int layer) {
+  Enter(layer);
+  ProjectInput(layer, false, /*store_only=*/true);
+  nn::ForTokens(pool_, step_.count(), [&](int t) { RotateAndStore(layer, t); });
+}
+
+void AttentionBlock::ProjectInput(int index, bool by_inputs, bool store_only) {
   const model::LayerWeights& layer = weights_.layers[index];
   const int tokens = step_.count();
   if (by_inputs)
@@ -68,20 +97,23 @@ void AttentionBlock::ProjectInput(int index, bool by_inputs) {
   const std::array products = {nn::Product{&layer.q, gated ? gated_q_.data() : ws_.q.x.data()},
                                nn::Product{&layer.k, ws_.k.data()},
                                nn::Product{&layer.v, ws_.v.data()}};
-  const std::size_t count = layer.k.weight.rows > 0 ? products.size() : 1;
-  multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
-  if (gated) nn::ForTokens(pool_, tokens, [&](int t) { SplitGates(t); });
+  const bool keys = layer.k.weight.rows > 0, values = layer.v.weight.rows > 0;
+  const std::size_t count = !keys ? 1 : values ? products.size() : 2;
+  const auto all = std::span(products).first(count);
+  multiplier_.Multiply(store_only ? all.subspan(1) : all, ws_.hidden.view(), tokens, false);
+  if (keys && !values) std::copy_n(ws_.k.data(), nn::Offset(tokens, heads_.kv()), ws_.v.data());
+  if (gated && !store_only) nn::ForTokens(pool_, tokens, [&](int t) { SplitGates(t); });
 }
 
 void AttentionBlock::SplitGates(int token) {
-  const int dim = config_.head_dim, heads = config_.num_attention_heads;
+  const int dim = heads_.dim, heads = heads_.heads;
   for (int h = 0; h < heads; ++h)
     std::copy_n(gated_q_.data() + nn::Offset(token * heads + h, 2 * dim), dim,
                 ws_.q.x.data() + nn::Offset(token * heads + h, dim));
 }
 
 void AttentionBlock::ApplyGates(int token, float* attention) const {
-  const int dim = config_.head_dim, heads = config_.num_attention_heads;
+  const int dim = heads_.dim, heads = heads_.heads;
   for (int h = 0; h < heads; ++h) {
     const float* gate = gated_q_.data() + nn::Offset(token * heads + h, 2 * dim) + dim;
     float* head = attention + nn::Offset(h, dim);
@@ -109,29 +141,32 @@ void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
 void AttentionBlock::NormHeads(const model::NormWeights& norm, float* heads, int count) {
   if (norm.weight == nullptr) return;
   for (int h = 0; h < count; ++h) {
-    float* head = heads + nn::Offset(h, config_.head_dim);
-    nn::Normalize(ops_, config_, norm, head, config_.head_dim, head);
+    float* head = heads + nn::Offset(h, heads_.dim);
+    nn::Normalize(ops_, config_, norm, head, heads_.dim, head);
   }
 }
 
 void AttentionBlock::NormQueryAndKey(const model::LayerWeights& w, float* q, float* k) {
-  const int heads = config_.num_attention_heads, kv_heads = config_.num_key_value_heads;
   if (config_.architecture->wide_norm) {
-    nn::Normalize(ops_, config_, w.q_norm, q, heads * config_.head_dim, q);
-    if (k != nullptr) nn::Normalize(ops_, config_, w.k_norm, k, kv_heads * config_.head_dim, k);
+    nn::Normalize(ops_, config_, w.q_norm, q, heads_.q(), q);
+    if (k != nullptr) nn::Normalize(ops_, config_, w.k_norm, k, heads_.kv(), k);
   } else {
-    NormHeads(w.q_norm, q, heads);
-    if (k != nullptr) NormHeads(w.k_norm, k, kv_heads);
+    NormHeads(w.q_norm, q, heads_.heads);
+    if (k != nullptr) NormHeads(w.k_norm, k, heads_.kv_heads);
   }
+}
+
+const nn::RopeTable& AttentionBlock::RopeTableOf(int layer) const {
+  return &config_.RopeOf(layer) == &config_.window_rope ? ws_.window_rope : ws_.rope;
 }
 
 void AttentionBlock::Rotate(int layer, int position, float* q, float* k) {
   const model::RopeConfig& of = config_.RopeOf(layer);
-  const nn::RopeTable& table = &of == &config_.window_rope ? ws_.window_rope : ws_.rope;
+  const nn::RopeTable& table = RopeTableOf(layer);
   kernels::RopeParams rope{
       .x = q,
-      .heads = config_.num_attention_heads,
-      .head_dim = config_.head_dim,
+      .heads = heads_.heads,
+      .head_dim = heads_.dim,
       .rope_dim = of.dim,
       .cos = table.cos(position),
       .sin = table.sin(position),
@@ -139,7 +174,7 @@ void AttentionBlock::Rotate(int layer, int position, float* q, float* k) {
   ops_.rope(rope);
   if (k == nullptr) return;
   rope.x = k;
-  rope.heads = config_.num_key_value_heads;
+  rope.heads = heads_.kv_heads;
   ops_.rope(rope);
 }
 
@@ -152,27 +187,26 @@ float AttentionBlock::QueryScale(int position) const {
 
 void AttentionBlock::RotateAndStore(int layer, int token) {
   const model::LayerWeights& w = weights_.layers[layer];
-  const int head_dim = config_.head_dim, heads = config_.num_attention_heads,
-            position = step_.place(token).position;
-  const std::ptrdiff_t at = nn::Offset(token, config_.num_key_value_heads * head_dim);
+  const int position = step_.place(token).position;
+  const std::ptrdiff_t at = nn::Offset(token, heads_.kv());
   const bool owns = config_.OwnsKv(layer);
-  float* q = ws_.q.x.data() + nn::Offset(token, heads * head_dim);
+  float* q = ws_.q.x.data() + nn::Offset(token, heads_.q());
   float* k = owns ? ws_.k.data() + at : nullptr;
   const bool norm_last = config_.architecture->norm_after_rope;
   if (!norm_last) NormQueryAndKey(w, q, k);
   if (config_.Rotates(layer)) Rotate(layer, position, q, k);
   if (norm_last) NormQueryAndKey(w, q, k);
   const float scale = QueryScale(position);
-  for (int i = 0; i < heads * head_dim; ++i) q[i] *= scale;
-  if (SpreadsHeads()) SpreadHeads(q, heads);
+  for (int i = 0; i < heads_.q(); ++i) q[i] *= scale;
+  if (SpreadsHeads()) SpreadHeads(q, heads_.heads);
   if (!owns) return;
   float* v = ws_.v.data() + at;
-  if (config_.architecture->value_norm)
-    NormHeads({.weight = ones_.data()}, v, config_.num_key_value_heads);
+  if (config_.architecture->value_norm) NormHeads({.weight = ones_.data()}, v, heads_.kv_heads);
   if (SpreadsHeads()) {
-    SpreadHeads(k, config_.num_key_value_heads);
-    SpreadHeads(v, config_.num_key_value_heads);
+    SpreadHeads(k, heads_.kv_heads);
+    SpreadHeads(v, heads_.kv_heads);
   }
+  if (HasOrigin(layer)) SubtractOrigin(layer, position, k);
   Store(layer, token, k, v);
 }
 
@@ -183,29 +217,43 @@ bool AttentionBlock::SpreadsHeads() const {
 }
 
 void AttentionBlock::SpreadHeads(float* heads, int count) {
-  for (int h = 0; h < count; ++h)
-    nn::Hadamard(heads + nn::Offset(h, config_.head_dim), config_.head_dim);
+  for (int h = 0; h < count; ++h) nn::Hadamard(heads + nn::Offset(h, heads_.dim), heads_.dim);
+}
+
+bool AttentionBlock::HasOrigin(int layer) const {
+  return step_.place(0).cache->pool().type() == kernels::KvType::kQ8 && origins_.Has(layer);
+}
+
+void AttentionBlock::SubtractOrigin(int layer, int position, float* k) const {
+  std::array<float, kernels::kHeadDimMax> origin;
+  for (int head = 0; head < heads_.kv_heads; ++head) {
+    origins_.Write(layer, head, position / kAttentionChunk, RopeTableOf(layer), origin.data());
+    float* key = k + nn::Offset(head, heads_.dim);
+    for (int i = 0; i < heads_.dim; ++i) key[i] -= origin[i];
+  }
 }
 
 void AttentionBlock::Store(int layer, int token, const float* k, const float* v) {
-  const int head_dim = config_.head_dim, position = step_.place(token).position;
+  const int position = step_.place(token).position;
   nn::KvCache& cache = *step_.place(token).cache;
   const nn::KvPool& pool = cache.pool();
   std::uint8_t* block = cache.block_at(position, pool.kind(layer));
-  for (int head = 0; head < config_.num_key_value_heads; ++head) {
+  for (int head = 0; head < heads_.kv_heads; ++head) {
     kernels::StoreKeyAndValue({.type = pool.type(),
-                               .head_dim = head_dim,
+                               .head_dim = heads_.dim,
                                .slot = position % kernels::kKvBlock,
-                               .key = k + nn::Offset(head, head_dim),
-                               .value = v + nn::Offset(head, head_dim),
+                               .key = k + nn::Offset(head, heads_.dim),
+                               .value = v + nn::Offset(head, heads_.dim),
                                .keys = block + pool.keys_offset(layer, head),
                                .values = block + pool.values_offset(layer, head)});
   }
 }
 
-kernels::PositionSpan AttentionBlock::Window(int layer, int position) const {
-  const int window = config_.WindowOf(layer);
-  return {window > 0 ? std::max(0, position + 1 - window) : 0, position + 1};
+kernels::PositionSpan AttentionBlock::Window(int layer, int token) const {
+  const StepTokens::Place& place = step_.place(token);
+  if (config_.architecture->encoder) return {0, place.end};
+  const int window = config_.WindowOf(layer), end = place.position + 1;
+  return {window > 0 ? std::max(0, end - window) : 0, end};
 }
 
 void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
@@ -214,9 +262,13 @@ void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
                                  const kernels::AttentionState& state) {
   const nn::KvCache& cache = *step_.place(rows.token).cache;
   const int kept = config_.KvLayerOf(layer);
+  std::array<float, kernels::kHeadDimMax> origin;
+  if (HasOrigin(kept))
+    origins_.Write(kept, rows.kv_head, spans[0].begin / kAttentionChunk, RopeTableOf(kept),
+                   origin.data());
   ops_.attention({.q = q,
-                  .group = group_,
-                  .head_dim = config_.head_dim,
+                  .group = heads_.group(),
+                  .head_dim = heads_.dim,
                   .type = cache.pool().type(),
                   .blocks = cache.block_data(cache.pool().kind(kept)),
                   .keys_offset = cache.pool().keys_offset(kept, rows.kv_head),
@@ -225,12 +277,13 @@ void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
                   .spans = spans.data(),
                   .scores = ws_.scores[thread].data(),
                   .score_cap = static_cast<float>(config_.attention_cap),
+                  .key_origin = HasOrigin(kept) ? origin.data() : nullptr,
                   .state = state});
 }
 
 int AttentionBlock::TokensOfTile(int tokens) const {
-  const int kv_heads = config_.num_key_value_heads;
-  int tile = std::max(1, kernels::kAttentionRows / group_);
+  const int kv_heads = config_.num_attention_heads / group_max_;
+  int tile = std::max(1, kernels::kAttentionRows / group_max_);
   // Gives each thread several items.
   while (tile > 1 && (tokens + tile - 1) / tile * kv_heads < 2 * pool_.threads())
     tile = (tile + 1) / 2;
@@ -238,7 +291,7 @@ int AttentionBlock::TokensOfTile(int tokens) const {
 }
 
 void AttentionBlock::AttendTokens(int layer) {
-  const int kv_heads = config_.num_key_value_heads;
+  const int kv_heads = heads_.kv_heads;
   pool_.Run(base::IntSize(step_.tiles()) * kv_heads, [&](int item, int thread) {
     const StepTokens::Tile& tile = step_.tiles()[item / kv_heads];
     AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
@@ -247,13 +300,12 @@ void AttentionBlock::AttendTokens(int layer) {
 
 void AttentionBlock::GatherQueries(const Rows& rows, int thread) {
   nn::ActivationBuffer& q = ws_.tile_q[thread];
-  const int size = group_ * config_.head_dim;
+  const int group = heads_.group(), size = group * heads_.dim;
   const bool quantised = kernels::IsQuantized(step_.place(rows.token).cache->pool().type());
   for (int t = 0; t < rows.count; ++t) {
-    const std::ptrdiff_t head =
-        nn::Offset(rows.token + t, config_.num_attention_heads) + rows.kv_head * group_;
-    std::copy_n(ws_.q.x.data() + head * config_.head_dim, size, q.x.data() + nn::Offset(t, size));
-    for (int g = 0; quantised && g < group_; ++g) nn::QuantizeToken(ops_, q, t * group_ + g);
+    const std::ptrdiff_t head = nn::Offset(rows.token + t, heads_.heads) + rows.kv_head * group;
+    std::copy_n(ws_.q.x.data() + head * heads_.dim, size, q.x.data() + nn::Offset(t, size));
+    for (int g = 0; quantised && g < group; ++g) nn::QuantizeToken(ops_, q, t * group + g);
   }
 }
 
@@ -263,7 +315,7 @@ void AttentionBlock::AddChunk(int layer, const Rows& rows, int chunk, int thread
   const kernels::AttentionState part = ws_.chunk.state(thread, 0);
   int first = -1, count = 0;
   for (int t = 0; t < rows.count; ++t) {
-    const kernels::PositionSpan window = Window(layer, step_.place(rows.token + t).position);
+    const kernels::PositionSpan window = Window(layer, rows.token + t);
     const kernels::PositionSpan span{std::max(window.begin, chunk * kAttentionChunk),
                                      std::min(window.end, (chunk + 1) * kAttentionChunk)};
     if (span.begin >= span.end) continue;
@@ -272,37 +324,37 @@ void AttentionBlock::AddChunk(int layer, const Rows& rows, int chunk, int thread
   }
   if (count == 0) return;
   const nn::ActivationBuffer& q = ws_.tile_q[thread];
-  AttendChunk(layer, rows, thread, q.view(nn::Offset(first * group_, q.cols), q.cols),
+  AttendChunk(layer, rows, thread, q.view(nn::Offset(first * heads_.group(), q.cols), q.cols),
               std::span(spans).first(count), part);
   for (int t = 0; t < count; ++t) {
-    const kernels::AttentionState from = part.Row(t * group_, config_.head_dim),
-                                  into = ws_.running.state(thread, (first + t) * group_);
-    const int begin = Window(layer, step_.place(rows.token + first + t).position).begin;
+    const kernels::AttentionState from = part.Row(t * heads_.group(), heads_.dim),
+                                  into = ws_.running.state(thread, (first + t) * heads_.group());
+    const int begin = Window(layer, rows.token + first + t).begin;
     if (begin / kAttentionChunk == chunk) {
-      kernels::CopyAttention(from, group_, config_.head_dim, into);
+      kernels::CopyAttention(from, heads_.group(), heads_.dim, into);
     } else {
-      kernels::MergeAttention(from, group_, config_.head_dim, into);
+      kernels::MergeAttention(from, heads_.group(), heads_.dim, into);
     }
   }
 }
 
 void AttentionBlock::AttendTile(int layer, const Rows& rows, int thread) {
   GatherQueries(rows, thread);
-  const int begin = Window(layer, step_.place(rows.token).position).begin,
-            last = step_.place(rows.token + rows.count - 1).position;
+  const int begin = Window(layer, rows.token).begin,
+            last = Window(layer, rows.token + rows.count - 1).end - 1;
   for (int chunk = begin / kAttentionChunk; chunk <= last / kAttentionChunk; ++chunk)
     AddChunk(layer, rows, chunk, thread);
   for (int t = 0; t < rows.count; ++t) {
-    const int head = (rows.token + t) * config_.num_attention_heads + rows.kv_head * group_;
-    kernels::FinishAttention(ws_.running.state(thread, t * group_), group_, config_.head_dim,
-                             Sinks(layer, rows.kv_head),
-                             ws_.attention.x.data() + nn::Offset(head, config_.head_dim));
+    const int head = (rows.token + t) * heads_.heads + rows.kv_head * heads_.group();
+    kernels::FinishAttention(ws_.running.state(thread, t * heads_.group()), heads_.group(),
+                             heads_.dim, Sinks(layer, rows.kv_head),
+                             ws_.attention.x.data() + nn::Offset(head, heads_.dim));
   }
 }
 
 void AttentionBlock::AttendOne(int layer) {
-  const kernels::PositionSpan window = Window(layer, step_.place(0).position);
-  const int kv_heads = config_.num_key_value_heads, first = window.begin / kAttentionChunk;
+  const kernels::PositionSpan window = Window(layer, 0);
+  const int kv_heads = heads_.kv_heads, first = window.begin / kAttentionChunk;
   const int chunks = (window.end - 1) / kAttentionChunk - first + 1;
   if (kernels::IsQuantized(step_.place(0).cache->pool().type())) nn::QuantizeToken(ops_, ws_.q, 0);
   pool_.Run(kv_heads * chunks, [&](int item, int thread) {
@@ -311,15 +363,18 @@ void AttentionBlock::AttendOne(int layer) {
         kernels::PositionSpan{std::max(window.begin, (first + chunk) * kAttentionChunk),
                               std::min(window.end, (first + chunk + 1) * kAttentionChunk)}};
     const kernels::Activations q =
-        ws_.q.view(nn::Offset(head * group_, config_.head_dim), config_.head_dim);
-    AttendChunk(layer, {0, 1, head}, thread, q, positions, ws_.parts.state(chunk, head * group_));
+        ws_.q.view(nn::Offset(head * heads_.group(), heads_.dim), heads_.dim);
+    AttendChunk(layer, {0, 1, head}, thread, q, positions,
+                ws_.parts.state(chunk, head * heads_.group()));
   });
   pool_.Run(kv_heads, [&](int head, int) {
-    const kernels::AttentionState all = ws_.parts.state(0, head * group_);
+    const kernels::AttentionState all = ws_.parts.state(0, head * heads_.group());
     for (int chunk = 1; chunk < chunks; ++chunk)
-      kernels::MergeAttention(ws_.parts.state(chunk, head * group_), group_, config_.head_dim, all);
-    kernels::FinishAttention(all, group_, config_.head_dim, Sinks(layer, head),
-                             ws_.attention.x.data() + nn::Offset(head * group_, config_.head_dim));
+      kernels::MergeAttention(ws_.parts.state(chunk, head * heads_.group()), heads_.group(),
+                              heads_.dim, all);
+    kernels::FinishAttention(
+        all, heads_.group(), heads_.dim, Sinks(layer, head),
+        ws_.attention.x.data() + nn::Offset(head * heads_.group(), heads_.dim));
   });
 }
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "engine/base/index.h"
+#include "engine/base/stopwatch.h"
 #include "engine/base/worker_pool.h"
 #include "engine/exec/input_sparsity.h"
+#include "engine/exec/key_origins.h"
 #include "engine/exec/latent_attention.h"
 #include "engine/exec/step_tokens.h"
 #include "engine/model/weights/weights.h"
@@ -21,6 +23,13 @@
 #include "kernels/op_table.h"
 
 namespace thermocline::exec {
+
+// The work of attention in all layers so far, without the projections.
+struct AttentionCounters {
+  double seconds = 0;
+  double scores = 0;      // pairs of a query head's row and a position
+  double operations = 0;  // multiply-adds of scores and weighted values
+};
 
 // Decode thread only. Borrows all its parameters; allocates nothing after construction.
 class AttentionBlock {
@@ -37,9 +46,11 @@ class AttentionBlock {
   };
   explicit AttentionBlock(const Params& params);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
-    const std::size_t gated =
-        config.architecture->attention_gate ? base::Area(tokens_max, 2 * QuerySize(config)) : 0;
-    return LatentAttention::Bytes(config, tokens_max) + gated * sizeof(float);
+    const std::size_t gated = config.architecture->attention_gate
+                                  ? base::Area(tokens_max, 2 * config.LargestHeads().q())
+                                  : 0;
+    return LatentAttention::Bytes(config, tokens_max) + KeyOrigins::Bytes(config) +
+           gated * sizeof(float);
   }
 
   // Returns the number of tokens of a sequence in a tile, chosen so that all threads have work.
@@ -47,19 +58,28 @@ class AttentionBlock {
   // Stores the step's K and V, and computes attention_out of `hidden`. `by_inputs`: the layer's
   // matrices read only the weights of inputs that count.
   void Run(int layer, bool by_inputs);
+  // Only stores the step's K and V. Requires: the layer has its own.
+  void StoreOnly(int layer);
+  const AttentionCounters& counters() const { return counters_; }
 
  private:
-  // Computes q, k and v of `hidden`, without rotation.
-  void ProjectInput(int layer, bool by_inputs);
+  // Counts the step's scores in a layer, and the time that `watch` shows.
+  void Count(int layer, const base::Stopwatch& watch);
+  // Computes k and v of `hidden`, and q unless `store_only`, without rotation.
+  void ProjectInput(int layer, bool by_inputs, bool store_only = false);
   void ProjectOutput(int layer, bool by_inputs);
   // Separates the queries from `gated_q_`, where the gates stay.
   void SplitGates(int token);
   // attention [H Dh] *= sigmoid(gate).
   void ApplyGates(int token, float* attention) const;
-  static int QuerySize(const model::ModelConfig& config) {
-    return config.num_attention_heads * config.head_dim;
-  }
+  // Sets the sizes of heads, and of the buffers' rows, to those of the layer.
+  void Enter(int layer);
   void RotateAndStore(int layer, int token);
+  // Returns true if the cache holds the layer's keys without their origin.
+  bool HasOrigin(int layer) const;
+  // Subtracts the origin from the keys [K Dh] of a position.
+  void SubtractOrigin(int layer, int position, float* k) const;
+  const nn::RopeTable& RopeTableOf(int layer) const;
   bool SpreadsHeads() const;
   void SpreadHeads(float* heads, int count);
   void Store(int layer, int token, const float* k, const float* v);
@@ -84,12 +104,12 @@ class AttentionBlock {
   void AttendChunk(int layer, const Rows& rows, int thread, const kernels::Activations& q,
                    std::span<const kernels::PositionSpan> spans,
                    const kernels::AttentionState& state);
-  // The positions that a position attends to.
-  kernels::PositionSpan Window(int layer, int position) const;
+  // The positions that a token of the step attends to.
+  kernels::PositionSpan Window(int layer, int token) const;
   // The sinks of a kv head's query heads; null if there are none.
   const float* Sinks(int layer, int kv_head) const {
     const float* sinks = weights_.layers[layer].sinks;
-    return sinks == nullptr ? nullptr : sinks + kv_head * group_;
+    return sinks == nullptr ? nullptr : sinks + kv_head * heads_.group();
   }
 
   const model::ModelConfig& config_;
@@ -101,7 +121,10 @@ class AttentionBlock {
   InputSparsity* const inputs_;
   const StepTokens& step_;
   std::optional<LatentAttention> latent_;
-  const int group_;             // query heads of a kv head
+  const KeyOrigins origins_;
+  AttentionCounters counters_;
+  model::HeadShape heads_;      // of the current layer
+  int group_max_ = 1;           // the most query heads of a kv head among the layers
   std::vector<float> ones_;     // [Dh] the weights of a norm that has none
   std::vector<float> gated_q_;  // [T, H, 2 Dh] with gates: a head's query, then its gate
 };

@@ -34,6 +34,20 @@ InputSparsity::InputSparsity(const Params& p)
       up_(p.context.gated() ? gate_.size() : 0),
       counts_(p.context.weights.layers.size()) {}
 
+std::optional<InputSparsity> InputSparsity::ForRules(const predictor::Predictors* predictors,
+                                                     const model::InputMajor* weights,
+                                                     const ffn::FfnContext& context,
+                                                     int tokens_max) {
+  if (predictors == nullptr || predictors->layers.empty() ||
+      !predictors->layers.front().inputs.has_value())
+    return std::nullopt;
+  return std::optional<InputSparsity>(
+      std::in_place, Params{.context = context,
+                            .predictors = *predictors,
+                            .weights = weights,
+                            .tokens_max = std::min(tokens_max, ffn::kSparseTokensMax)});
+}
+
 std::size_t InputSparsity::Bytes(const model::ModelConfig& config, int tokens_max, int threads) {
   return nn::InputProducts::Bytes(tokens_max, ColsMax(config), RowsMax(config), threads) +
          2 * base::Area(tokens_max, config.intermediate_size) * sizeof(float);
@@ -46,6 +60,8 @@ Status InputSparsity::Can(const model::ModelConfig& config) {
                      : config.altup.any()     ? "several streams of the residual (AltUp)"
                      : config.recurrent.any() ? "recurrent layers"
                      : a.attention_gate       ? "gates behind attention"
+                     : a.encoder              ? "tokens that see those behind them"
+                     : a.window_heads         ? "heads that differ by layer"
                      : a.parallel_block       ? "attention and network beside one another"
                      : a.sub_norms            ? "a norm inside its network"
                                               : nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "engine/base/index.h"
@@ -22,6 +23,10 @@ class InputSparsity {
     int tokens_max;                           // T
   };
   explicit InputSparsity(const Params& params);
+  // Returns nothing if the predictors, which may be null, have no rules. `tokens_max`: of a step.
+  static std::optional<InputSparsity> ForRules(const predictor::Predictors* predictors,
+                                               const model::InputMajor* weights,
+                                               const ffn::FfnContext& context, int tokens_max);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max, int threads);
   // Returns OK if this mode supports the model, else FailedPrecondition with the reason.
   static Status Can(const model::ModelConfig& config);

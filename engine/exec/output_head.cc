@@ -17,6 +17,9 @@ std::span<const float> OutputHead::Run(int count) {
   const model::ModelConfig& config = p_.config;
   nn::Workspace& ws = p_.workspace;
   const int d = config.hidden_size;
+  // An encoder has no head: its logits are zero, and are asked for by measurements at load alone.
+  if (p_.weights.output.weight.rows == 0)
+    return std::span(ws.logits).first(nn::Offset(count, config.vocab_size));
   p_.residual.Norm(p_.weights.output_norm, 0, count);
   const std::array product = {nn::Product{&p_.weights.output, ws.logits.data()}};
   if (kernels::Traits(p_.weights.output.weight.type).quantized) {

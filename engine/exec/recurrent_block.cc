@@ -116,8 +116,9 @@ auto RecurrentBlock::RowsOf(const float* history, int index, const ColumnOf& col
 }
 
 void RecurrentBlock::ConvolveToken(int layer, const float* taps, int token) {
-  const auto& [cache, position] = step_.place(token);
-  const int index = position - cache->length(), first = token - index;  // in its part
+  nn::KvCache* const cache = step_.place(token).cache;
+  const int index = step_.place(token).position - cache->length(),
+            first = token - index;  // in its part
   const float* history = cache->state().data() + cache->pool().states().layout().columns_at(layer);
   const TapRows rows = RowsOf(history, index, [&](int at) { return Column(first + at); });
   inputs_.Convolve(layer, taps, std::span(rows).first(r_.taps),

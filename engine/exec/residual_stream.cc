@@ -22,16 +22,23 @@ void ResidualStream::Norm(const model::NormWeights& norm, int first, int tokens)
   });
 }
 
+void ResidualStream::NormOutput(const model::NormWeights& norm, std::vector<float>& out,
+                                int tokens) {
+  if (norm.weight == nullptr) return;
+  const int d = config_.hidden_size;
+  nn::ForTokens(pool_, tokens, [&](int t) {
+    float* row = out.data() + nn::Offset(t, d);
+    nn::Normalize(ops_, config_, norm, row, d, row);
+  });
+}
+
 void ResidualStream::Add(const model::NormWeights& norm, std::vector<float>& out, int tokens) {
   const int d = config_.hidden_size;
-  if (norm.weight != nullptr) {
-    nn::ForTokens(pool_, tokens, [&](int t) {
-      float* row = out.data() + nn::Offset(t, d);
-      nn::Normalize(ops_, config_, norm, row, d, row);
-    });
-  }
+  const bool of_sum = config_.architecture->norm_place == model::NormPlace::kOfSum;
+  if (!of_sum) NormOutput(norm, out, tokens);
   nn::Scale(config_.residual_scale, out.data(), tokens * d);
   ops_.add(ws_.residual.data(), out.data(), tokens * d);
+  if (of_sum) NormOutput(norm, ws_.residual, tokens);
 }
 
 void ResidualStream::Move(int from, int to) {

@@ -20,7 +20,10 @@ class ResidualStream {
   // hidden = norm(residual), or the residual if there is no norm, and its Q8 form, for `tokens`
   // tokens from `first` on.
   void Norm(const model::NormWeights& norm, int first, int tokens);
-  // residual += residual_scale * norm(out) [tokens, D].
+  // out = norm(out) [tokens, D]; unchanged if there is no norm.
+  void NormOutput(const model::NormWeights& norm, std::vector<float>& out, int tokens);
+  // residual += residual_scale * norm(out) [tokens, D]; with norms of the sum, residual =
+  // norm(residual + out).
   void Add(const model::NormWeights& norm, std::vector<float>& out, int tokens);
   // Copies a token's row to that of an earlier one.
   void Move(int from, int to);

@@ -18,6 +18,7 @@ class StepTokens {
   struct Place {
     nn::KvCache* cache = nullptr;
     int position = 0;
+    int end = 0;  // tokens of the sequence after the step
   };
   // Consecutive tokens of one sequence, whose attention is computed together.
   struct Tile {
@@ -52,7 +53,8 @@ class StepTokens {
     CHECK(cache.Reserve(added));
     parts_.push_back({first, added, &cache, tentative});
     ids_.insert(ids_.end(), tokens.begin(), tokens.end());
-    for (int t = 0; t < added; ++t) places_.push_back({&cache, cache.length() + t});
+    const int before = cache.length();
+    for (int t = 0; t < added; ++t) places_.push_back({&cache, before + t, before + added});
     for (int t = 0; t < added; t += tile_tokens)
       tiles_.push_back({first + t, std::min(tile_tokens, added - t)});
   }

@@ -6,25 +6,11 @@
 
 #include "engine/base/index.h"
 #include "engine/nn/for_tokens.h"
+#include "engine/nn/normalize.h"
 #include "engine/nn/offset.h"
 #include "kernels/quantize.h"
 
 namespace thermocline::exec {
-namespace {
-
-std::optional<InputSparsity> MakeInputs(const Transformer::Params& p, ffn::SparseFfn& network) {
-  if (p.predictors == nullptr || p.predictors->layers.empty() ||
-      !p.predictors->layers.front().inputs.has_value())
-    return std::nullopt;
-  return std::optional<InputSparsity>(
-      std::in_place,
-      InputSparsity::Params{.context = network.context(),
-                            .predictors = *p.predictors,
-                            .weights = p.input_major,
-                            .tokens_max = std::min(p.tokens_max, ffn::kSparseTokensMax)});
-}
-
-}  // namespace
 
 Transformer::Transformer(Params p)
     : config_(p.config),
@@ -49,7 +35,7 @@ Transformer::Transformer(Params p)
             .read_ahead = p.read_ahead,
             .members = p.members,
             .ablation = p.ablation}),
-      inputs_(MakeInputs(p, ffn_)),
+      inputs_(InputSparsity::ForRules(p.predictors, p.input_major, ffn_.context(), p.tokens_max)),
       step_(p.tokens_max),
       attention_({.config = p.config,
                   .weights = p.weights,
@@ -81,12 +67,20 @@ Transformer::Transformer(Params p)
                                               .multiplier = multiplier_,
                                               .workspace = ws_,
                                               .step = step_});
+  if (config_.altup.embedding_dim > 0)
+    layer_inputs_.emplace(LayerInputs::Params{.config = config_,
+                                              .weights = weights_,
+                                              .ops = ops_,
+                                              .pool = pool_,
+                                              .multiplier = multiplier_,
+                                              .tokens_max = ws_.tokens_max});
   if (config_.altup.any())
     altup_.emplace(AltUp::Params{.config = config_,
                                  .weights = weights_,
                                  .ops = ops_,
                                  .pool = pool_,
                                  .multiplier = multiplier_,
+                                 .inputs = *layer_inputs_,
                                  .tokens_max = ws_.tokens_max});
   ffn::ExpertPartition* experts =
       p.device_experts != nullptr ? p.device_experts : hot_experts_.get();
@@ -112,6 +106,7 @@ std::size_t Transformer::BufferBytes(const nn::Workspace::Params& sizes, const f
          AttentionBlock::Bytes(sizes.config, sizes.tokens_max) +
          RecurrentBlock::Bytes(sizes.config, sizes.tokens_max, sizes.threads) +
          AltUp::Bytes(sizes.config, sizes.tokens_max) +
+         LayerInputs::Bytes(sizes.config, sizes.tokens_max) +
          (ffn.expert_rows ? ffn::NeuronExperts::Bytes(ffn) : 0) +
          sizes.threads * nn::PanelScratchBytesMax(sizes.config);
 }
@@ -122,7 +117,7 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   const int count = base::IntSize(tokens);
   const int rows = wanted == Logits::kAll ? count : wanted == Logits::kLast ? 1 : 0;
   const std::array part = {Part{tokens, &cache, rows}};
-  return ForwardParts(part, step);
+  return ForwardParts(part, step, wanted == Logits::kNothing);
 }
 
 std::span<const float> Transformer::HiddenStates(int tokens) {
@@ -155,9 +150,11 @@ int Transformer::Begin(std::span<const Part> parts, Step step) {
   return rows;
 }
 
-StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts,
-                                                             Step step) {
+StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Part> parts, Step step,
+                                                             bool cache_only) {
   const int rows = Begin(parts, step);
+  // Steps of decoded tokens are counted in every layer.
+  cache_only_ = cache_only && rows == 0 && step == Step::kPrefill;
   const Status embedded = Embed();
   if (!embedded.ok()) return StepError{embedded, false};
   const auto done = Blocks(step, rows);
@@ -208,6 +205,13 @@ StepResult<std::span<const float>> Transformer::Blocks(Step step, int rows) {
   return StepError{logits.status(), device_ != nullptr && device_->failed()};
 }
 
+// Observers, and tiers that fetch layers, need all layers.
+int Transformer::LayersBeforeStoring() const {
+  const bool observed = block_tap_ != nullptr || multiplier_.tap() != nullptr || ffn_.tapped();
+  const bool fetched = device_ != nullptr || flash_ != nullptr || stream_ != nullptr;
+  return observed || fetched ? config_.num_hidden_layers : config_.StoringLayers() - 1;
+}
+
 Result<std::span<const float>> Transformer::Layers(int rows) {
   const int tokens = step_.count();
   std::span<const float> logits;
@@ -222,11 +226,16 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
                                           ffn_));
     layer = device_->home_layers();
   }
-  for (; layer < config_.num_hidden_layers; ++layer) {
+  const int needed = cache_only_ ? LayersBeforeStoring() : config_.num_hidden_layers;
+  for (; layer < needed; ++layer) {
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
     RETURN_IF_ERROR(Block(layer));
     if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
+  }
+  if (needed < config_.num_hidden_layers) {
+    RETURN_IF_ERROR(StoreOnly(needed));
+    return logits;
   }
   if (altup_.has_value()) altup_->End(tokens, ws_.residual.data());
   return logits;
@@ -245,14 +254,34 @@ Status Transformer::Embed() {
     float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
     nn::Scale(config_.embedding_scale, x, d);
-    if (config_.rotary()) return;
-    float* learned = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
-    kernels::DequantizePackedRow(weights_.position_embedding,
-                                 step_.place(t).position + config_.architecture->position_offset,
-                                 learned);
-    ops_.add(x, learned, d);
+    float* const row = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
+    if (!config_.rotary()) {
+      const int offset = config_.architecture->position_offset;
+      kernels::DequantizePackedRow(weights_.position_embedding, step_.place(t).position + offset,
+                                   row);
+      ops_.add(x, row, d);
+    }
+    if (!config_.architecture->encoder) return;
+    if (weights_.type_embedding.rows > 0) {
+      kernels::DequantizePackedRow(weights_.type_embedding, 0, row);
+      ops_.add(x, row, d);
+    }
+    nn::Normalize(ops_, config_, weights_.embedding_norm, x, d, x);
   });
-  return altup_.has_value() ? altup_->Begin(step_.ids(), ws_.residual.data()) : OkStatus();
+  if (altup_.has_value()) return altup_->Begin(step_.ids(), ws_.residual.data());
+  if (!layer_inputs_.has_value()) return OkStatus();
+  residual_.Norm({}, 0, step_.count());
+  return layer_inputs_->Begin(step_.ids(), ws_.hidden);
+}
+
+Status Transformer::StoreOnly(int layer) {
+  if (config_.recurrent.of(layer) != model::Mixer::kAttention || altup_.has_value())
+    return Block(layer);
+  const model::LayerWeights& w = weights_.layers[layer];
+  const bool own_norm = w.attn_second_norm.weight != nullptr;
+  residual_.Norm(own_norm ? w.attn_second_norm : w.attn_norm, 0, step_.count());
+  attention_.StoreOnly(layer);
+  return OkStatus();
 }
 
 Status Transformer::Block(int layer) {
@@ -261,7 +290,8 @@ Status Transformer::Block(int layer) {
   const bool own_norm = w.attn_second_norm.weight != nullptr;
   const bool by_inputs = EntersInputs(layer, tokens);
   if (altup_.has_value()) altup_->Predict(layer, tokens, ws_.residual.data());
-  if (config_.experts.router.before_attention && config_.experts.InLayer(layer))
+  const model::RouterInput routed = config_.experts.router.input;
+  if (routed == model::RouterInput::kResidualBefore && config_.experts.InLayer(layer))
     ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
   const model::Mixer mixer = config_.recurrent.of(layer);
   if (mixer == model::Mixer::kNone) return NetworkAlone(layer, by_inputs);
@@ -281,10 +311,34 @@ Status Transformer::Block(int layer) {
     if (!config_.recurrent.has_network(layer)) return OkStatus();
     if (altup_.has_value()) altup_->AddLaurel(layer, tokens, ws_.hidden, ws_.residual.data());
     residual_.Norm(w.ffn_norm, 0, tokens);
-    RETURN_IF_ERROR(FeedForward(layer, by_inputs));
+    RETURN_IF_ERROR(w.expert_norm.weight != nullptr ? NetworkBesideExperts(layer)
+                                                    : FeedForward(layer, by_inputs));
   }
   residual_.Add(w.ffn_post_norm, ws_.ffn_out, tokens);
-  if (altup_.has_value()) altup_->Correct(layer, tokens, ws_.residual.data());
+  if (altup_.has_value()) {
+    altup_->Correct(layer, tokens, ws_.residual.data());
+  } else if (layer_inputs_.has_value()) {
+    residual_.Norm({}, 0, tokens);
+    layer_inputs_->Contribute(layer, tokens, ws_.hidden, ws_.ffn_out.data());
+    residual_.Add({}, ws_.ffn_out, tokens);
+  }
+  if (w.out_scale != nullptr)
+    nn::Scale(*w.out_scale, ws_.residual.data(), tokens * config_.hidden_size);
+  return OkStatus();
+}
+
+// Attention's output has been added, so that its buffer holds the dense network's.
+Status Transformer::NetworkBesideExperts(int layer) {
+  const model::LayerWeights& w = weights_.layers[layer];
+  const int tokens = step_.count();
+  ffn_.RunBeside(layer, {ws_.hidden, ws_.residual.data(), tokens, decoded_},
+                 ws_.attention_out.data());
+  residual_.NormOutput(w.dense_post_norm, ws_.attention_out, tokens);
+  ffn_.ChooseExperts(layer, ws_.residual.data(), tokens);
+  residual_.Norm(w.expert_norm, 0, tokens);
+  RETURN_IF_ERROR(FeedForward(layer, false));
+  residual_.NormOutput(w.expert_post_norm, ws_.ffn_out, tokens);
+  ops_.add(ws_.ffn_out.data(), ws_.attention_out.data(), tokens * config_.hidden_size);
   return OkStatus();
 }
 

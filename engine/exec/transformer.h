@@ -71,7 +71,9 @@ class Transformer {
   // Maximum bytes of the buffers that a transformer of these sizes allocates, without hot sides.
   static std::size_t BufferBytes(const nn::Workspace::Params& sizes, const ffn::FfnSizes& ffn);
 
-  enum class Logits { kNone, kLast, kAll };
+  // kNothing: only the KV cache and the states are wanted. In prefill, layers are computed as far
+  // as these need them, and the residual is not that of the last layer.
+  enum class Logits { kNothing, kNone, kLast, kAll };
   // Prefill is lossless in every mode. Decoded tokens, and up to kSparseTokensMax tokens verified
   // together, are computed as the modes say; steps with both answers and prefill (kMixed) are
   // lossless. A step that verifies is ended by EndVerify. The caller reports with CountKept how
@@ -100,7 +102,9 @@ class Transformer {
   // grown. A step that verifies is ended by EndVerify. Requires: as Forward, of all tokens
   // together; R <= logits_max; T <= ffn::kSparseTokensMax unless all layers are lossless; at most
   // parts_max() parts.
-  StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step);
+  // `cache_only`: as Logits::kNothing, if no part has rows.
+  StepResult<std::span<const float>> ForwardParts(std::span<const Part> parts, Step step,
+                                                  bool cache_only = false);
   // A hint that the first `tokens` of the tokens that the next step verifies will probably stay:
   // neurons that only the others need are not cached. Source: LLM in a flash, section 5.2.
   void ExpectKept(int tokens) {
@@ -127,6 +131,8 @@ class Transformer {
   void ProbePredictor(int layer) {
     (void)ffn_.PredictedBy(layer, {ws_.hidden, ws_.residual.data(), 1}, ffn_.policy(layer));
   }
+  // The counters of the layers on the CPU. Decode thread only.
+  const AttentionCounters& attention_counters() const { return attention_.counters(); }
   // Figures of the two sides; zeros without a hot one. Decode thread only.
   ffn::HybridCounters hybrid_counters() const;
   // The counters of a layer's network, on all sides. Decode thread only.
@@ -151,6 +157,10 @@ class Transformer {
     return {ffn_, hybrid_.has_value() ? hybrid_->hot().audited_side() : nullptr};
   }
 
+  // The layers that a prefill step of Logits::kNothing computes. The one behind them, if there is
+  // one, only stores its K and V.
+  int LayersBeforeStoring() const;
+
   int tokens_max() const { return ws_.tokens_max; }
   // Maximum sequences of one step.
   int parts_max() const { return device_ != nullptr ? device_->parts_max() : ws_.tokens_max; }
@@ -169,7 +179,11 @@ class Transformer {
   // device has the head, else [0].
   StepResult<std::span<const float>> Blocks(Step step, int rows);
   Result<std::span<const float>> Layers(int rows);
+  // Computes as much of a layer as its K and V, or its state, need.
+  Status StoreOnly(int layer);
   Status Block(int layer);
+  // ffn_out = the layer's dense network of `hidden` and its experts, each normed.
+  Status NetworkBesideExperts(int layer);
   // Computes a layer without a mixer.
   Status NetworkAlone(int layer, bool by_inputs);
   // True if the layer's matrices read only inputs that count in this step; inputs_ is then set.
@@ -184,6 +198,7 @@ class Transformer {
   base::WorkerPool& pool_;
   nn::Workspace ws_;
   nn::Multiplier multiplier_;
+  std::optional<LayerInputs> layer_inputs_;
   std::optional<AltUp> altup_;
   ffn::SparseFfn ffn_;
   std::optional<InputSparsity> inputs_;
@@ -203,6 +218,7 @@ class Transformer {
   store::LayerStream* const stream_;
   std::vector<gpu::DevicePart> device_parts_;  // of this step
   bool lossless_ = false, decoded_ = false;    // this step
+  bool cache_only_ = false;
   std::int64_t kept_tokens_ = 0;
 };
 

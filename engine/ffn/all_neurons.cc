@@ -33,15 +33,18 @@ void AllNeurons::SetTap(FfnTap* tap) {
 }
 
 FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::ActivationBuffer& h) {
-  const int f = context_.config.intermediate_size, tokens = input.tokens;
+  const int f = context_.config.NetworkSizeOf(layer), tokens = input.tokens;
+  h.cols = f;
   MultiplyRows(layer, input, h.x.data());
   if (const double cut = context_.config.altup.CutOf(layer); cut > 0) {
     CHECK(context_.ranges.all());
     context_.pool.Run(tokens, [&](int t, int) { CutGates(cut, h.x.data() + nn::Offset(t, f), f); });
   }
-  if (tapped()) std::copy_n(h.x.data(), nn::Offset(tokens, f), tapped_gate_.data());
+  // Experts beside the network have taps of their own.
+  const bool observed = tapped() && !context_.layer(layer).experts.any();
+  if (observed) std::copy_n(h.x.data(), nn::Offset(tokens, f), tapped_gate_.data());
   const std::span<const int> ids =
-      context_.ranges.all() ? std::span(ids_) : std::span(context_.ranges.Members(layer));
+      context_.ranges.all() ? std::span(ids_).first(f) : std::span(context_.ranges.Members(layer));
   context_.pool.Run(tokens, [&](int t, int) {
     float* row = h.x.data() + nn::Offset(t, f);
     context_.Activate({.gate = row,
@@ -49,7 +52,7 @@ FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::Activatio
                        .n = base::IntSize(ids),
                        .out = row});
   });
-  if (tapped()) {
+  if (observed) {
     tap_->OnLayer({.layer = layer,
                    .tokens = tokens,
                    .residual = input.residual,

@@ -68,7 +68,8 @@ void DownSum::Run(const Sum& sum, int begin, int end, int thread) {
 
 void DownSum::MultiplyColumns(int layer, int tokens, const FoundNeurons& found,
                               nn::ActivationBuffer& h, float* out) {
-  const int f = context_.config.intermediate_size;
+  const int f = context_.config.NetworkSizeOf(layer);
+  h.cols = f;
   for (int t = 0; found.h != h.x.data() && t < tokens; ++t) {
     float* row = h.x.data() + nn::Offset(t, f);
     std::fill_n(row, f, 0.0F);

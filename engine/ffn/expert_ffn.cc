@@ -18,6 +18,12 @@ void AddWeighed(const float* y, float weight, int n, float* out) {
   for (int i = 0; i < n; ++i) out[i] += weight * y[i];
 }
 
+// Floats of the routers' inputs, where these are neither the residual nor the network's input.
+std::size_t RoutedFloats(const model::ModelConfig& config, int tokens) {
+  const bool own = config.experts.router.input == model::RouterInput::kNormedResidual;
+  return own ? base::Area(tokens, config.hidden_size) : 0;
+}
+
 }  // namespace
 
 ExpertFfn::ExpertFfn(const FfnContext& context, int tokens_max)
@@ -42,6 +48,7 @@ ExpertFfn::ExpertFfn(const FfnContext& context, int tokens_max)
   shared_h_.Resize(tokens_max, e.shared_intermediate_size);
   shared_up_.resize(base::Area(tokens_max, e.shared_intermediate_size));
   shared_weight_.resize(tokens_max);
+  routed_.resize(RoutedFloats(context.config, tokens_max));
 }
 
 std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
@@ -49,7 +56,7 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
   if (!e.any()) return 0;
   const int tokens = sizes.tokens_max;
   const int places = tokens * e.num_experts_per_tok;
-  return base::Area(tokens, e.num_experts) * sizeof(float) +
+  return (base::Area(tokens, e.num_experts) + RoutedFloats(sizes.config, tokens)) * sizeof(float) +
          base::Area(places, 1) * (sizeof(ChosenExpert) + sizeof(int) + sizeof(float)) +
          base::Area(std::min(places, e.num_experts) + 1, 1) *
              (sizeof(ExpertUnit) + 2 * sizeof(std::uintptr_t)) +
@@ -66,7 +73,7 @@ Status ExpertFfn::Run(const FfnStep& step, float* out) {
   const FfnInput& input = step.input;
   const base::Stopwatch watch;
   const double waited = counters_.wait_s;
-  const bool chosen = context_.config.experts.router.before_attention;
+  const bool chosen = context_.config.experts.router.input != model::RouterInput::kHidden;
   if (!chosen) Choose(layer, input.hidden.view(), input.tokens);
   MakeUnits(layer, input);
   if (neurons_ != nullptr) {
@@ -160,7 +167,14 @@ HybridCounters ExpertFfn::counters() const {
 }
 
 void ExpertFfn::ChooseFirst(int layer, const float* residual, int tokens) {
-  Choose(layer, {.x = residual, .cols = context_.config.hidden_size}, tokens);
+  const int d = context_.config.hidden_size;
+  if (!routed_.empty()) {
+    for (int t = 0; t < tokens; ++t)
+      MakeRouterInput(context_, layer, residual + nn::Offset(t, d),
+                      routed_.data() + nn::Offset(t, d));
+    residual = routed_.data();
+  }
+  Choose(layer, {.x = residual, .cols = d}, tokens);
 }
 
 Status ExpertFfn::ComputeFromFlash(int layer, const FfnInput& input) {
@@ -200,7 +214,7 @@ void ExpertFfn::Choose(int layer, const kernels::Activations& input, int tokens)
   chosen_.resize(tokens * k);
   for (int t = 0; t < tokens; ++t) {
     router_.Choose(std::span(logits_).subspan(t * e, e), w.choice_bias,
-                   std::span(chosen_).subspan(t * k, k));
+                   std::span(chosen_).subspan(t * k, k), w.weight_scale);
   }
   for (std::size_t i = 0; i < k; ++i) chosen_ids_[i] = chosen_[i].expert;
   if (flash_.has_value()) flash_->Request(layer, chosen_, tokens);
@@ -256,7 +270,8 @@ void ExpertFfn::AddShared(const model::ExpertWeights& w, const FfnInput& input) 
     float score = 0;
     const float* x = input.hidden.x.data() + nn::Offset(t, d);
     for (int i = 0; w.shared_switch != nullptr && i < d; ++i) score += w.shared_switch[i] * x[i];
-    shared_weight_[t] = w.shared_switch == nullptr ? 1.0F : 1.0F / (1.0F + std::exp(-score));
+    shared_weight_[t] = w.shared_switch == nullptr ? context_.config.experts.PartScale()
+                                                   : 1.0F / (1.0F + std::exp(-score));
   }
   units_.push_back({.gate = w.shared_gate,
                     .up = w.shared_up,
@@ -305,12 +320,14 @@ void ExpertFfn::Count(int layer, int tokens, FfnCounters& counters) {
     counters.bytes += w.bytes_per_step(0);
     return;
   }
-  const std::int64_t rows = std::int64_t{read} * e.intermediate_size + e.shared_intermediate_size;
+  const model::LayerWeights& dense = context_.layer(layer);
+  const std::int64_t rows = std::int64_t{read} * e.intermediate_size + e.shared_intermediate_size +
+                            dense.up.linear.weight.rows;
   counters.gate_rows += rows;
   counters.up_rows += context_.gated() ? rows : 0;
   counters.down_rows += rows;
   counters.operations += tokens * DenseOperations(context_.config, layer);
-  counters.bytes += w.bytes_per_step(read);
+  counters.bytes += w.bytes_per_step(read) + NetworkBytes(dense);
 }
 
 }  // namespace thermocline::ffn

@@ -56,7 +56,8 @@ class ExpertFfn {
   // The reason why the hot side was given up; OK if it was not.
   const Status& lost() const { return lost_; }
 
-  // For routers that read the layer's entry: call before Run. Starts reading missing experts.
+  // For routers whose input is not the network's: call before Run, with the residual that they
+  // read. Starts reading missing experts.
   void ChooseFirst(int layer, const float* residual, int tokens);
   // out [T, D]. Requires: the layer has experts. Errors as store::NeuronStore::Await; none without
   // flash.
@@ -111,6 +112,7 @@ class ExpertFfn {
   nn::ActivationBuffer shared_h_;      // [T, fs]
   std::vector<float> shared_up_;       // [T, fs]
   std::vector<float> shared_weight_;   // [T]
+  std::vector<float> routed_;          // [T, D] inputs of the router, or empty
 };
 
 }  // namespace thermocline::ffn

@@ -15,15 +15,20 @@ std::int64_t RowBytes(const Matrix& m) {
 }  // namespace
 
 std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& w) {
-  if (w.experts.any()) return w.experts.bytes_per_step(config.experts.num_experts_per_tok);
+  return w.experts.bytes_per_step(config.experts.num_experts_per_tok) + NetworkBytes(w);
+}
+
+std::int64_t NetworkBytes(const model::LayerWeights& w) {
   return w.gate.linear.weight.bytes() + w.up.linear.weight.bytes() + w.down.weight.bytes() +
          w.down_rows.bytes();
 }
 
 std::int64_t NeuronsOf(const model::ModelConfig& config, int layer) {
   const model::ExpertConfig& e = config.experts;
-  if (!e.InLayer(layer)) return config.intermediate_size;
-  return std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size;
+  const std::int64_t network = config.NetworkSizeOf(layer);
+  if (!e.InLayer(layer)) return network;
+  return std::int64_t{e.num_experts_per_tok} * e.intermediate_size + e.shared_intermediate_size +
+         (config.architecture->beside_experts ? network : 0);
 }
 
 std::int64_t DenseOperations(const model::ModelConfig& config, int layer) {
@@ -69,7 +74,7 @@ void AddRows(const FfnContext& context, int layer, const RowsRead& rows, FfnCoun
   c.computed += rows.tokens;
   c.gate_rows += rows.deciding;
   c.up_rows += up;
-  const std::int64_t down = down_rows ? rows.down : context.config.intermediate_size;
+  const std::int64_t down = down_rows ? rows.down : context.config.NetworkSizeOf(layer);
   c.down_rows += down;
   c.predictor_bytes += rows.predictor_bytes;
   c.predictor_operations += rows.predictor_operations;

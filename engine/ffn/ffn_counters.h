@@ -24,6 +24,8 @@ struct FfnCounters {
 
 // Weight bytes of a layer's network; for experts, those that one token reads.
 std::int64_t DenseBytes(const model::ModelConfig& config, const model::LayerWeights& layer);
+// Weight bytes of the layer's dense network; 0 if it has none.
+std::int64_t NetworkBytes(const model::LayerWeights& weights);
 // The neurons of a layer's network; in a layer of experts, the neurons of one token's experts.
 std::int64_t NeuronsOf(const model::ModelConfig& config, int layer);
 // Multiply-adds of a layer's network per token.

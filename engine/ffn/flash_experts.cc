@@ -62,14 +62,10 @@ void FlashExperts::ReadAhead(int layer, const float* residual) {
       !c.experts.InLayer(next))
     return;
   const model::LayerWeights& w = context_.layer(next);
-  if (c.experts.router.before_attention) {
-    std::copy_n(residual, c.hidden_size, guess_.x.begin());
-  } else {
-    nn::Normalize(context_.ops, c, w.ffn_norm, residual, c.hidden_size, guess_.x.data());
-  }
+  MakeRouterInput(context_, next, residual, guess_.x.data());
   const std::array product = {nn::Product{&w.experts.router, logits_.data()}};
   context_.multiplier.Multiply(product, guess_.view(), 1);
-  router_.Choose(logits_, w.experts.choice_bias, guessed_);
+  router_.Choose(logits_, w.experts.choice_bias, guessed_, w.experts.weight_scale);
   guessed_layer_ = next;
   ids_.clear();
   for (const ChosenExpert& each : guessed_)

@@ -6,6 +6,8 @@
 
 #include "engine/base/index.h"
 #include "engine/base/log.h"
+#include "engine/nn/for_tokens.h"
+#include "engine/nn/normalize.h"
 
 namespace thermocline::ffn {
 namespace {
@@ -39,8 +41,24 @@ Router::Router(const model::ExpertConfig& config)
       scores_(config.num_experts),
       groups_(config.router.groups) {}
 
+void MakeRouterInput(const FfnContext& context, int layer, const float* residual, float* out) {
+  const model::ModelConfig& c = context.config;
+  const model::LayerWeights& w = context.layer(layer);
+  const int d = c.hidden_size;
+  switch (c.experts.router.input) {
+    case model::RouterInput::kHidden:
+      return nn::Normalize(context.ops, c, w.ffn_norm, residual, d, out);
+    case model::RouterInput::kResidualBefore:
+      std::copy_n(residual, d, out);
+      return;
+    case model::RouterInput::kNormedResidual:
+      nn::Normalize(context.ops, c, {.weight = w.experts.router_scale}, residual, d, out);
+      return nn::Scale(1 / std::sqrt(d), out, d);
+  }
+}
+
 void Router::Choose(std::span<const float> logits, const float* choice_bias,
-                    std::span<ChosenExpert> out) {
+                    std::span<ChosenExpert> out, const float* weight_scale) {
   CHECK_EQ(base::IntSize(out), config_.num_experts_per_tok);
   Score(logits, choice_bias);
   if (config_.router.groups > 1) KeepBestGroups();
@@ -48,7 +66,7 @@ void Router::Choose(std::span<const float> logits, const float* choice_bias,
     chosen.expert = TakeLargest(scores_);
     chosen.weight = gates_[chosen.expert];
   }
-  Weigh(out);
+  Weigh(out, weight_scale);
   std::sort(out.begin(), out.end(),
             [](const ChosenExpert& a, const ChosenExpert& b) { return a.expert < b.expert; });
 }
@@ -84,7 +102,7 @@ void Router::KeepBestGroups() {
   }
 }
 
-void Router::Weigh(std::span<ChosenExpert> chosen) const {
+void Router::Weigh(std::span<ChosenExpert> chosen, const float* weight_scale) const {
   const model::RouterConfig& router = config_.router;
   const bool softmax = router.gating == Gating::kSoftmaxOfChosen;
   float max = kOut, sum = 0;
@@ -96,7 +114,11 @@ void Router::Weigh(std::span<ChosenExpert> chosen) const {
   const bool divides = softmax || router.normalise;
   const float divisor =
       divides ? std::max(sum, softmax ? 0.0F : static_cast<float>(router.norm_min)) : 1.0F;
-  for (ChosenExpert& c : chosen) c.weight = c.weight / divisor * static_cast<float>(router.scale);
+  const float scale = static_cast<float>(router.scale) * config_.PartScale();
+  for (ChosenExpert& c : chosen) {
+    c.weight = c.weight / divisor * scale;
+    if (weight_scale != nullptr) c.weight *= weight_scale[c.expert];
+  }
 }
 
 }  // namespace thermocline::ffn

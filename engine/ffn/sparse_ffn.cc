@@ -85,6 +85,15 @@ Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) 
   return OkStatus();
 }
 
+void SparseFfn::RunBeside(int layer, const Input& input, float* out) {
+  found_ = all_.Compute(layer, input, h_);
+  if (context_.layer(layer).down_rows.rows > 0) {
+    SumFound(layer, input.tokens, out, true);
+  } else {
+    down_.MultiplyColumns(layer, input.tokens, found_, h_, out);
+  }
+}
+
 Status SparseFfn::Find(int layer, const Input& input, const FfnPolicy& policy, bool lossless) {
   const FfnStep step{layer, input, policy};
   const bool all = ComputesAll(policy.mode, input.tokens);
@@ -260,7 +269,8 @@ void SparseFfn::ReadNextAhead(const FfnStep& step) {
 
 void SparseFfn::Count(const FfnStep& step, bool all) {
   const FfnMode mode = all ? FfnMode::kDense : step.policy.mode;
-  const std::int64_t members = context_.ranges.NumMembers(step.layer);
+  const std::int64_t members = context_.ranges.all() ? context_.config.NetworkSizeOf(step.layer)
+                                                     : context_.ranges.NumMembers(step.layer);
   const std::int64_t predicted = predicted_.all().size();
   AddRows(
       context_, step.layer,

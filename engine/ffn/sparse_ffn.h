@@ -65,8 +65,10 @@ class SparseFfn final : public AuditedSide {
   // a flash tier.
   Status Run(int layer, const Input& input, bool lossless, float* out);
 
-  // For routers that read the layer's entry: call before its attention, and before Run. `residual`
-  // [T, D].
+  // out [T, D] = the dense network of a layer with experts beside it, from `input.hidden`.
+  void RunBeside(int layer, const Input& input, float* out);
+  // For routers whose input is not the network's: call before Run, with the residual that they read
+  // [T, D]: at the layer's entry, or before its network.
   void ChooseExperts(int layer, const float* residual, int tokens) {
     experts_->ChooseFirst(layer, residual, tokens);
   }
@@ -117,6 +119,7 @@ class SparseFfn final : public AuditedSide {
   }
   std::int64_t dense_operations(int layer) const { return DenseOperations(context_.config, layer); }
 
+  bool tapped() const { return tap_ != nullptr; }
   // `tap` receives every network; null: none.
   void SetTap(FfnTap* tap) {
     all_.SetTap(tap);

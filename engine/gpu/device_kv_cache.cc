@@ -18,7 +18,7 @@ Status DeviceKvCache::Allocate(device::DeviceStream& stream) {
 
 Status DeviceKvCache::Follow(nn::KvCache& cache, device::DeviceStream& stream) const {
   CHECK_LE(cache.pool().blocks(), blocks_);
-  CHECK(cache.pool().type() == type_);
+  CHECK(cache.pool().type() == kernels::HostKvType(type_));
   const auto copy = cache.TakeCopy();
   if (!copy.has_value()) return OkStatus();
   return stream.CopyOnDevice(block(copy->to), block(copy->from), block_bytes_);

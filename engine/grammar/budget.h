@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "engine/base/interruption.h"
 #include "engine/base/status.h"
 #include "engine/base/strings.h"
 
@@ -39,6 +40,7 @@ class Budget {
   }
   // Called in each round of a fixed-point iteration. InvalidArgument: the time is used up.
   Status CheckTime() const {
+    if (base::Interrupted()) return base::Unavailable("nobody waits for the grammar");
     if (!late()) return OkStatus();
     return base::InvalidArgument("the grammar takes longer than ", seconds_,
                                  " s to compile; make it smaller");

@@ -3,11 +3,24 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string_view>
+
+#include "engine/base/strings.h"
 
 namespace thermocline::grammar {
 namespace {
 
-// "1.25e3" -> "1250.". Requires: a double is near it, so that the exponent is small.
+// No text that can be generated tells larger exponents from these.
+std::ptrdiff_t ExponentOf(std::string_view text) {
+  constexpr std::ptrdiff_t kMost = 100'000;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const auto value = base::ParseNumber<std::ptrdiff_t>(text);
+  const std::ptrdiff_t size = value.has_value() ? std::min(*value, kMost) : kMost;
+  return negative ? -size : size;
+}
+
+// "1.25e3" -> "1250."
 std::string WithoutExponent(const std::string& text) {
   const std::size_t mark = text.find_first_of("eE");
   if (mark == std::string::npos) return text;
@@ -15,7 +28,7 @@ std::string WithoutExponent(const std::string& text) {
   std::string digits = text.substr(negative ? 1 : 0, mark - (negative ? 1 : 0));
   std::ptrdiff_t point = std::min(digits.find('.'), digits.size());
   std::erase(digits, '.');
-  point += std::stoi(text.substr(mark + 1));
+  point += ExponentOf(std::string_view(text).substr(mark + 1));
   if (point < 0) digits.insert(0, static_cast<std::size_t>(-point), '0');
   point = std::max<std::ptrdiff_t>(point, 0);
   if (static_cast<std::size_t>(point) > digits.size()) digits.append(point - digits.size(), '0');

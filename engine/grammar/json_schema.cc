@@ -131,9 +131,11 @@ class SchemaGrammar final : public ValueRules {
     return CheckDisjoint(merged);
   }
 
-  static Status CheckDisjoint(const std::vector<MergedSchema>& alternatives) {
+  Status CheckDisjoint(const std::vector<MergedSchema>& alternatives) const {
+    constexpr std::size_t kPairsUntimed = 8;
     for (std::size_t i = 0; i < alternatives.size(); ++i) {
       for (std::size_t k = 0; k < i; ++k) {
+        if (k % kPairsUntimed == 0) RETURN_IF_ERROR(budget_.CheckTime());
         if (AreDisjoint(alternatives[k], alternatives[i])) continue;
         return base::Unimplemented(
             "the schema's 'oneOf': a value might satisfy both alternatives ", k, " and ", i,

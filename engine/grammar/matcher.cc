@@ -130,18 +130,26 @@ void Matcher::EndMask(bool within) {
   filling_ = false;
 }
 
+// Allows the tokens that the grammar names. A negated one allows all others, and two of them all.
 void Matcher::AddTokens(Parser::Set set) {
-  const VocabularyIndex& v = grammar_->vocabulary();
+  constexpr int kNone = -1, kAll = -2;
+  int but = kNone;  // the only token that negated edges do not allow; kNone: there is no such edge
   for (const Item& item : parser_.items(set)) {
-    for (const TokenEdge& edge : grammar_->automaton().tokens(item.state)) {
+    const std::span<const TokenEdge> edges = grammar_->automaton().tokens(item.state);
+    parser_.Work(std::ssize(edges));
+    for (const TokenEdge& edge : edges) {
       if (!edge.negated) {
         SetBit(mask_, edge.token);
-        continue;
+      } else if (but != edge.token) {
+        but = but == kNone ? edge.token : kAll;
       }
-      for (int token = 0; token < v.vocab_size(); ++token)
-        if (token != edge.token && !v.is_end(token) && v.is_known(token)) SetBit(mask_, token);
     }
   }
+  if (but == kNone) return;
+  const bool named = but >= 0 && HasBit(mask_, but);
+  const Bits& text = grammar_->vocabulary().text();
+  for (std::size_t w = 0; w < mask_.size(); ++w) mask_[w] |= text[w];
+  if (but >= 0 && !named) ClearBit(mask_, but);
 }
 
 void Matcher::BeginWalk(Parser::Set set, std::span<const TrieNode> nodes) {

@@ -28,7 +28,7 @@ void Parser::BeginAt(const Automaton& automaton, int state) {
     place_of_.resize(rules);
   }
   std::fill(place_of_.begin(), place_of_.end(), 0);
-  place_ = 0;
+  // Places go on counting: entries of earlier texts in the table must not be taken for this one's.
   frames_.push_back({.first_link = kNone, .place = 0, .ended_at = 0});
   NewPlace();
   Add({state, kRootFrame});
@@ -117,7 +117,9 @@ Parser::Place Parser::Step(Set set, std::uint8_t byte) {
   Work(set.end - set.begin);
   for (std::size_t i = set.begin; i < set.end && !exhausted_; ++i) {
     const Item item = items_[i];
-    for (const ByteEdge& edge : automaton_->bytes(item.state))
+    const std::span<const ByteEdge> edges = automaton_->bytes(item.state);
+    Work(std::ssize(edges) / kEdgesOfAnItem);
+    for (const ByteEdge& edge : edges)
       if (edge.lo <= byte && byte <= edge.hi) Add({edge.to, item.frame});
   }
   return Close();
@@ -125,9 +127,11 @@ Parser::Place Parser::Step(Set set, std::uint8_t byte) {
 
 Parser::Place Parser::StepToken(Set set, int token) {
   NewPlace();
-  for (std::size_t i = set.begin; i < set.end; ++i) {
+  for (std::size_t i = set.begin; i < set.end && !exhausted_; ++i) {
     const Item item = items_[i];
-    for (const TokenEdge& edge : automaton_->tokens(item.state))
+    const std::span<const TokenEdge> edges = automaton_->tokens(item.state);
+    Work(std::ssize(edges));
+    for (const TokenEdge& edge : edges)
       if ((edge.token == token) != edge.negated) Add({edge.to, item.frame});
   }
   return Close();

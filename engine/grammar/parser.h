@@ -84,6 +84,8 @@ class Parser {
     work_ = 0;
     exhausted_ = false;
   }
+  // Counts work of the caller.
+  void Work(std::int64_t count);
   // Returns true if more work than kWorkMax, or larger arrays than allowed, were needed since: the
   // places computed since may lack ways to parse the text.
   bool exhausted() const { return exhausted_; }
@@ -91,6 +93,7 @@ class Parser {
  private:
   static constexpr int kNone = -1, kRootFrame = 0;
   static constexpr std::size_t kEntriesMin = 1 << 16;
+  static constexpr int kEdgesOfAnItem = 8;  // edges that are looked at in the time of an item
   struct Frame {
     int first_link;                 // kNone: no link, so its end is the end of the whole text
     std::uint32_t place, ended_at;  // where it was entered; where its rule last ended
@@ -109,7 +112,6 @@ class Parser {
   static constexpr int kItem = -1;
   static constexpr std::size_t kFew = 16;
   void NewPlace();
-  void Work(std::int64_t count);
   bool IsNew(const Known& entry);
   bool HasItem(Item item);
   bool HasLink(int frame, int rule, Item behind);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "engine/grammar/json_strings.h"
 
@@ -51,7 +53,9 @@ std::vector<std::string> ValuesOf(const Json& schema) {
 
 bool NoneShared(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return !a.empty() && !b.empty() &&
-         std::none_of(a.begin(), a.end(), [&](const std::string& each) { return Has(b, each); });
+         std::none_of(a.begin(), a.end(),
+                      [in_b = std::set<std::string_view>(b.begin(), b.end())](
+                          const std::string& each) { return in_b.contains(each); });
 }
 
 bool IsClosed(const MergedSchema& s) {
@@ -59,23 +63,31 @@ bool IsClosed(const MergedSchema& s) {
   return !open && !s.properties.empty() && s.pattern_properties.empty();
 }
 
+using Names = std::set<std::string_view>;
+
+Names NamesOf(const Json::Object& members) {
+  Names names;
+  for (const auto& [name, value] : members) names.insert(name);
+  return names;
+}
+
 bool ObjectsDisjoint(const MergedSchema& a, const MergedSchema& b) {
+  const Names by_a(a.required.begin(), a.required.end()),
+      by_b(b.required.begin(), b.required.end());
+  const Names of_a = NamesOf(a.properties), of_b = NamesOf(b.properties);
   for (const auto& [name, schema] : a.properties) {
+    if (!by_a.contains(name) || !by_b.contains(name) || !of_b.contains(name)) continue;
     const Json* other = Member(b.properties, name);
-    if (other == nullptr || (!Has(a.required, name) && !Has(b.required, name))) continue;
-    if (!Has(a.required, name) || !Has(b.required, name)) continue;
     if (NoneShared(ValuesOf(schema), ValuesOf(*other))) return true;
   }
   // One schema requires a property that the other, as generated here, never has. A validator allows
   // more in a schema that does not close itself explicitly, so that schema must.
-  const auto forbids = [](const MergedSchema& s, const std::string& name) {
+  const auto forbids = [](const MergedSchema& s, const Names& has, const Names& required) {
     const bool said = s.closed || (s.additional.is_bool() && !s.additional.as_bool());
-    return said && IsClosed(s) && Member(s.properties, name) == nullptr;
+    return said && IsClosed(s) &&
+           !std::includes(has.begin(), has.end(), required.begin(), required.end());
   };
-  return std::any_of(a.required.begin(), a.required.end(),
-                     [&](const std::string& name) { return forbids(b, name); }) ||
-         std::any_of(b.required.begin(), b.required.end(),
-                     [&](const std::string& name) { return forbids(a, name); });
+  return forbids(b, of_b, by_a) || forbids(a, of_a, by_b);
 }
 
 bool NumbersDisjoint(const MergedSchema& a, const MergedSchema& b) {
@@ -148,9 +160,9 @@ bool AreDisjoint(const MergedSchema& a, const MergedSchema& b) {
     return NoneShared(first, second);
   }
   const auto types = [](const MergedSchema& s) {
-    std::vector<std::string> out;
-    for (const Json& each : s.enumeration) out.push_back(TypeOf(each));
-    return s.has_enum ? out : s.types;
+    std::set<std::string> of_values;
+    for (const Json& each : s.enumeration) of_values.insert(TypeOf(each));
+    return s.has_enum ? std::vector<std::string>(of_values.begin(), of_values.end()) : s.types;
   };
   const std::vector<std::string> first = types(a), second = types(b);
   // Without a type, keywords for objects are satisfied by any value that is not an object, and so

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -101,13 +102,20 @@ class Merger {
     return OkStatus();
   }
 
-  static void AddMember(Json::Object& members, const std::string& name, const Json& schema) {
-    const auto found = std::find_if(members.begin(), members.end(),
-                                    [&](const auto& member) { return member.first == name; });
-    if (found == members.end()) {
+  using Places = std::map<std::string, std::size_t, std::less<>>;
+  static Places PlacesOf(const Json::Object& members) {
+    Places places;
+    for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].first, i);
+    return places;
+  }
+
+  static void AddMember(Json::Object& members, Places& places, const std::string& name,
+                        const Json& schema) {
+    const auto [place, added] = places.emplace(name, members.size());
+    if (added) {
       members.emplace_back(name, schema);
     } else {
-      found->second = Both(found->second, schema);
+      members[place->second].second = Both(members[place->second].second, schema);
     }
   }
 
@@ -131,19 +139,19 @@ class Merger {
       return base::Unimplemented(
           "the schema's allOf of patternProperties with another's additionalProperties is not "
           "supported");
-    const auto names = [](const Json::Object& members, const std::string& name) {
-      return std::any_of(members.begin(), members.end(),
-                         [&](const auto& member) { return member.first == name; });
-    };
-    if (restricts)  // properties that only the other schemas name are additional here
+    if (restricts) {  // properties that only the other schemas name are additional here
+      const Places named = PlacesOf(properties);
       for (auto& [name, value] : out_.properties)
-        if (!names(properties, name)) value = Both(value, *additional);
+        if (!named.contains(name)) value = Both(value, *additional);
+    }
+    Places places = PlacesOf(out_.properties), of_patterns = PlacesOf(out_.pattern_properties);
     for (const auto& [name, value] : properties) {
-      const bool new_to_others = others_restrict && !names(out_.properties, name);
-      AddMember(out_.properties, name, new_to_others ? Both(value, out_.additional) : value);
+      const bool new_to_others = others_restrict && !places.contains(name);
+      AddMember(out_.properties, places, name,
+                new_to_others ? Both(value, out_.additional) : value);
     }
     for (const auto& [pattern, value] : patterns)
-      AddMember(out_.pattern_properties, pattern, value);
+      AddMember(out_.pattern_properties, of_patterns, pattern, value);
     if (additional != nullptr) out_.additional = Both(out_.additional, *additional);
     if (const Json* rest = schema.Find("unevaluatedProperties")) {
       if (!rest->is_bool())
@@ -155,11 +163,10 @@ class Merger {
       out_.property_names = Both(out_.property_names, *property_names);
     if (const Json* required = schema.Find("required")) {
       if (!required->is_array()) return MalformedSchema("required", "a list of names");
+      std::set<std::string> there(out_.required.begin(), out_.required.end());
       for (const Json& name : required->as_array()) {
         if (!name.is_string()) return MalformedSchema("required", "a list of names");
-        const bool there = std::find(out_.required.begin(), out_.required.end(),
-                                     name.as_string()) != out_.required.end();
-        if (!there) out_.required.push_back(name.as_string());
+        if (there.insert(name.as_string()).second) out_.required.push_back(name.as_string());
       }
     }
     RETURN_IF_ERROR(AddMin(schema, "minProperties", out_.min_properties));

@@ -60,6 +60,7 @@ VocabularyIndex::VocabularyIndex(const text::Tokenizer& tokenizer, int vocab_siz
   names_.resize(count);
   is_end_.resize(count);
   twin_group_.resize(count, -1);
+  text_.resize(WordsFor(vocab_size));
   const int known = std::min(vocab_size, tokenizer.vocabulary().size());
   std::vector<int> tokens;
   for (int token = 0; token < known; ++token) {
@@ -69,6 +70,7 @@ VocabularyIndex::VocabularyIndex(const text::Tokenizer& tokenizer, int vocab_siz
       ends_.push_back(token);  // it ends the text, whatever its name
       continue;
     }
+    if (is_known(token)) SetBit(text_, token);
     bytes_[token] = tokenizer.TokenBytes(token);
     if (bytes_[token].empty() || bytes_[token].size() > UINT16_MAX) continue;
     depth_max_ = std::max(depth_max_, base::IntSize(bytes_[token]));

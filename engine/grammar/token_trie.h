@@ -21,6 +21,9 @@ inline std::size_t WordsFor(std::size_t bits) { return (bits + 63) / 64; }
 inline void SetBit(std::span<std::uint64_t> bits, int at) {
   bits[static_cast<std::size_t>(at) / 64] |= std::uint64_t{1} << (static_cast<unsigned>(at) % 64);
 }
+inline void ClearBit(std::span<std::uint64_t> bits, int at) {
+  bits[static_cast<std::size_t>(at) / 64] &= ~(std::uint64_t{1} << (at % 64));
+}
 inline bool HasBit(std::span<const std::uint64_t> bits, int at) {
   return (bits[static_cast<std::size_t>(at) / 64] >> (static_cast<unsigned>(at) % 64) & 1) != 0;
 }
@@ -61,6 +64,8 @@ class VocabularyIndex {
   // True for tokens of the vocabulary; there may be more logits.
   bool is_known(int token) const { return !names_[token].empty(); }
   const std::vector<int>& ends() const { return ends_; }
+  // The known tokens that do not end the text.
+  const Bits& text() const { return text_; }
   // Tokens with the same bytes as `token`, which represents them; `token` itself not included.
   std::span<const int> twins(int token) const {
     const int group = twin_group_[token];
@@ -90,6 +95,7 @@ class VocabularyIndex {
   std::vector<std::string> bytes_, names_;
   std::vector<bool> is_end_;
   std::vector<int> ends_, sorted_, twin_group_;
+  Bits text_;
   std::vector<std::vector<int>> twins_;
   TokenTrie all_;
   std::vector<Slice> slices_;

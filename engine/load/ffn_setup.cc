@@ -336,6 +336,8 @@ Status CanRun(FfnMode mode, const model::ModelConfig& config, const model::Layer
     return loaded || !experts.any() ? OkStatus() : RefuseUnloaded(mode);
   }
   if (mode != FfnMode::kThreshold && !config.HasZeros()) return RefuseWithoutZeros(mode, config);
+  if (!config.network_sizes.empty())
+    return model::RequireNetworks(config, StrCat("mode '", FfnModeName(mode), "'"));
   if (config.HasCuts() && ffn::Predicts(mode)) return RefuseWithCut(mode);
   const bool rows = layer.up.layout == model::Layout::kRows;
   const bool gated = config.architecture->gated;

@@ -22,4 +22,24 @@ std::string ConfigureFileReading(FileReading asked, bool unified, model::ModelFi
   return "dropped";
 }
 
+bool MayReadAhead(const ModelOptions& options, const model::ModelFile& file) {
+  const bool whole = options.memory.bundle.empty() && options.memory.ffn_share <= 0;
+  return whole && file.bytes() <= base::MemoryBudget(options.memory.budget_bytes) &&
+         !ReadsDirectly(options.reading, /*unified=*/false, file);
+}
+
+ReadAhead::ReadAhead(const model::ModelFile& file) {
+  constexpr std::uint64_t kPart = 8 << 20;
+  thread_ = std::thread([this, &file] {
+    for (const auto& part : file.files)
+      for (std::uint64_t at = 0; at < part->size() && !stops_; at += kPart)
+        part->ReadAhead(at, kPart);
+  });
+}
+
+ReadAhead::~ReadAhead() {
+  stops_ = true;
+  thread_.join();
+}
+
 }  // namespace thermocline::load

@@ -155,7 +155,8 @@ Status LoadHeldWeights(const model::ModelFile& file, const LoadOptions& options,
   const MemoryPlan& memory = out.memory;
   model::LoadWeightsOptions load{.verify = options.model.verify,
                                  .quantize_head = options.model.quantize_head,
-                                 .on_progress = options.on_progress};
+                                 .on_progress = options.on_progress,
+                                 .cancelled = options.cancelled};
   if (memory.tier != MemoryPlan::Tier::kMemory || device != nullptr) {
     base::LogInfo("memory, of ", base::HumanBytes(memory.budget), ":");
     std::istringstream table(memory.Table());  // a log message is one line

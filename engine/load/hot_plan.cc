@@ -225,6 +225,7 @@ Result<std::vector<std::vector<int>>> NeuronsByFrequency(const model::ModelFile&
                                                          const std::string& side_car) {
   ASSIGN_OR_RETURN(const ModelProfile profile, ReadModelProfile(file, side_car, {}));
   std::vector<std::vector<int>> order;
+  order.reserve(file.config.num_hidden_layers);
   for (int l = 0; l < file.config.num_hidden_layers; ++l)
     order.push_back(ByFrequency(file.config.units_per_layer(), profile, l));
   return order;

@@ -12,6 +12,7 @@
 #include "engine/load/flash_setup.h"
 #include "engine/load/hot_setup.h"
 #include "engine/load/input_setup.h"
+#include "engine/load/kv_advice.h"
 #include "engine/load/mode_tuner.h"
 #include "engine/load/prefetch_tuner.h"
 #include "engine/model/expert_rows.h"
@@ -119,6 +120,9 @@ Status SetUpFfn(const model::ModelFile& file, const LoadOptions& options, FfnPla
       UseLayoutsOf(out.ffn_modes[l], l, out, plan.also);
   }
   LogModes(out);
+  const std::string advice =
+      out.device == nullptr ? KvAdvice(out.config, out.kv_type, out.context, *out.ops) : "";
+  if (!advice.empty()) base::LogInfo(advice);
   return OkStatus();
 }
 
@@ -178,35 +182,47 @@ Result<MemoryPlan> PlanWithGpu(const MemoryNeeds& needs, model::ModelFile& file,
   return PlanWithShadow(needs, plan, bundle);
 }
 
-// Opens the file and reads the model's properties from it.
-Result<std::unique_ptr<LoadedModel>> OpenModel(const ModelOptions& options) {
-  auto loaded = std::make_unique<LoadedModel>();
-  ASSIGN_OR_RETURN(loaded->ops, ChooseOps(options.cpu_isa));
-  ASSIGN_OR_RETURN(loaded->path, model::ResolveModel(options.path));
-  ASSIGN_OR_RETURN(loaded->file, model::OpenModelFile(loaded->path));
-  model::ModelFile& file = *loaded->file;
-  loaded->format = file.format;
+// Opens the file and reads the model's properties from it. `ahead`: begins while the vocabulary is
+// prepared, if it will probably be of use.
+Status OpenModel(const ModelOptions& options, LoadedModel& loaded,
+                 std::optional<ReadAhead>& ahead) {
+  ASSIGN_OR_RETURN(loaded.ops, ChooseOps(options.cpu_isa));
+  ASSIGN_OR_RETURN(loaded.path, model::ResolveModel(options.path));
+  ASSIGN_OR_RETURN(loaded.file, model::OpenModelFile(loaded.path));
+  model::ModelFile& file = *loaded.file;
+  if (MayReadAhead(options, file)) ahead.emplace(file);
+  loaded.format = file.format;
   file.config.hidden_act = options.activation.value_or(file.config.hidden_act);
-  loaded->config = file.config;
-  loaded->sampling = file.sampling;
+  loaded.config = file.config;
+  loaded.sampling = file.sampling;
   if (!options.record_trace.empty()) {
-    ASSIGN_OR_RETURN(loaded->hash, model::Fingerprint(file));
+    ASSIGN_OR_RETURN(loaded.hash, model::Fingerprint(file));
   }
-  loaded->kv_type = options.kv_type;
-  loaded->quantize_head = options.quantize_head;
-  loaded->verify = options.verify;
-  loaded->ablation = options.ablation;
+  loaded.kv_type = KvTypeOf(options, file.config);
+  loaded.quantize_head = options.quantize_head;
+  loaded.verify = options.verify;
+  loaded.ablation = options.ablation;
   auto tokenizer = text::Tokenizer::Create(file.vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one whose tokenizer is not
   // supported does not.
   if (tokenizer.ok()) {
-    loaded->tokenizer = *std::move(tokenizer);
+    loaded.tokenizer = *std::move(tokenizer);
   } else if (tokenizer.status().code() != StatusCode::kFailedPrecondition) {
-    return tokenizer.status().Annotate(loaded->path);
+    return tokenizer.status().Annotate(loaded.path);
   }
-  loaded->pool = std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads
-                                                                        : base::UsableProcessors());
-  return loaded;
+  loaded.pool = std::make_unique<base::WorkerPool>(options.threads > 0 ? options.threads
+                                                                       : base::UsableProcessors());
+  return OkStatus();
+}
+
+// A text of an encoder is computed in one step, because its tokens see those behind them.
+void FitEncoder(const model::ModelConfig& config, LoadOptions& options) {
+  constexpr int kTokensMax = 8192;
+  int& context = options.model.context_length;
+  const int most = std::min(config.max_position_embeddings, kTokensMax);
+  if (context == 0 || (context > most && context <= config.max_position_embeddings)) context = most;
+  options.sizes.tokens_max = std::max(options.sizes.tokens_max, context);
+  options.model.kv_type = KvTypeOf(options.model, config);
 }
 
 // The content of the model's files as far as it can be told without reading all of them.
@@ -241,22 +257,46 @@ Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config,
   return OkStatus();
 }
 
+// Decides a GPU's share before loading, where that is possible; else the GPU is given up, or is an
+// error if it was asked for.
+Status TryEarly(const LoadOptions& options, Accelerator& gpu, FfnPlan& plan, LoadedModel& loaded,
+                std::optional<DeviceShare>& early) {
+  model::ModelFile& file = *loaded.file;
+  if (!gpu.ok() || file.config.experts.any() || !CanPlaceEarly(file, options.model, **gpu))
+    return OkStatus();
+  FfnPlan fitted = plan;
+  auto share = PlaceEarly(file, options, **gpu, fitted, loaded);
+  if (share.ok()) {
+    early = *share;
+    plan = std::move(fitted);
+    return OkStatus();
+  }
+  if (options.model.hot.device == HotDevice::kCuda) return share.status().Annotate("device cuda");
+  gpu = share.status();
+  file.for_device = false;
+  return OkStatus();
+}
+
 // `gpu`: the opened GPU, or the error. `early`: receives the GPU's share if that is decided before
 // loading; from then on the host does not have the whole model.
 Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator gpu,
                                               std::optional<DeviceShare>& early) {
-  ASSIGN_OR_RETURN(auto loaded, OpenModel(options.model));
+  auto loaded = std::make_unique<LoadedModel>();
+  std::optional<ReadAhead> ahead;  // ends before the file
+  RETURN_IF_ERROR(OpenModel(options.model, *loaded, ahead));
   model::ModelFile& file = *loaded->file;
   if (options.fingerprint) {
     ASSIGN_OR_RETURN(loaded->fingerprint, FingerprintOf(file));
   }
   WorkSizes& sizes = options.sizes;
   if (sizes.tokens_max == 0) sizes.tokens_max = PrefillChunk(file.config);
+  if (file.config.architecture->encoder) FitEncoder(file.config, options);
   loaded->step_tokens_max = sizes.tokens_max = std::max(sizes.tokens_max, sizes.logits_max);
   RETURN_IF_ERROR(KeepOnHost(options.model, file.config, gpu));
   loaded->kv_whole = sizes.kv_whole = gpu.ok() && !file.config.experts.any();
   file.for_device = gpu.ok() && file.TypeWithoutDeviceKernels() != nullptr;
   const bool unified = gpu.ok() && (*gpu)->properties().unified;
+  if (unified) ahead.reset();
   loaded->weights_read = ConfigureFileReading(options.model.reading, unified, file);
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
@@ -270,20 +310,8 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
                                   .sizes = sizes,
                                   .threads = loaded->pool->threads()}));
   loaded->context = options.model.context_length;
-  if (gpu.ok() && !file.config.experts.any() && CanPlaceEarly(file, options.model, **gpu)) {
-    FfnPlan fitted = plan;
-    auto share = PlaceEarly(file, options, **gpu, fitted, *loaded);
-    if (share.ok()) {
-      early = *share;
-      plan = std::move(fitted);
-    }
-    if (!share.ok() && options.model.hot.device == HotDevice::kCuda)
-      return share.status().Annotate("device cuda");
-    if (!share.ok()) {
-      gpu = share.status();
-      file.for_device = false;
-    }
-  }
+  CHECK(!file.config.architecture->encoder || sizes.tokens_max >= loaded->context);
+  RETURN_IF_ERROR(TryEarly(options, gpu, plan, *loaded, early));
   const DeviceShare* device = early.has_value() ? &*early : nullptr;
   std::optional<store::BundleIndex> bundle;
   ASSIGN_OR_RETURN(loaded->memory, PlanWithGpu({.file = file,
@@ -302,7 +330,9 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
         ": memory became short while the model was planned: end other programs, give a shorter "
         "context, or leave the GPU out (device cpu)");
   }
+  if (loaded->memory.tier != MemoryPlan::Tier::kMemory) ahead.reset();
   RETURN_IF_ERROR(LoadHeldWeights(file, options, device, plan, *loaded));
+  ahead.reset();
   if (!loaded->weights->memory.huge()) {
     base::LogWarning(
         "the system denies huge pages (/sys/kernel/mm/transparent_hugepage/enabled); decoding will "

@@ -10,6 +10,10 @@
 
 namespace thermocline::load {
 
+KvType KvTypeOf(const ModelOptions& options, const model::ModelConfig& config) {
+  return config.architecture->encoder ? KvType::kF32 : options.kv_type;
+}
+
 int PrefillChunk(const model::ModelConfig& config) {
   constexpr int kLeast = 64, kMost = 256, kTokensOfAnExpert = 16;
   const model::ExpertConfig& e = config.experts;

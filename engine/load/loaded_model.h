@@ -1,6 +1,7 @@
 // A model ready to run: weights in memory, tokenizer, kernels and threads chosen.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,6 +34,7 @@ struct LoadOptions {
   bool fingerprint = false;  // LoadedModel::fingerprint is needed
   // Receives the loaded share, from one thread at a time; may be empty.
   std::function<void(double)> on_progress = {};
+  const std::atomic<bool>* cancelled = nullptr;  // true: the load ends as Cancelled
 };
 
 // The sizes that determine a device's memory, beside the weights: the maxima of every later
@@ -176,5 +178,7 @@ Result<const kernels::OpTable*> ChooseOps(const std::string& isa);
 // Tokens of a prefill step: 64; for a mixture enough that each expert has 16 of them, at most 256,
 // because each step reads the experts again.
 int PrefillChunk(const model::ModelConfig& config);
+// The type of the KV cache: floats for an encoder, whose cache lives for one step.
+kernels::KvType KvTypeOf(const ModelOptions& options, const model::ModelConfig& config);
 
 }  // namespace thermocline::load

@@ -124,7 +124,8 @@ class Planner {
                                        ? " of the memory budget"
                                        : " that the system has free for it (a memory budget "
                                          "that is given decides instead)",
-                                   ":\n", plan.Table(), advice);
+                                   ":\n", plan.Table(), advice)
+        .WithNumber("bytes_needed", static_cast<std::int64_t>(plan.total()));
   }
 
  private:

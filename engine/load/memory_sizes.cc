@@ -130,7 +130,8 @@ Result<ModelSizes> SizesOf(const MemoryNeeds& needs) {
   ASSIGN_OR_RETURN(ModelSizes sizes, MeasureModel(needs));
   sizes.kv = KvBytes(needs);
   sizes.predictors = PredictorBytes(needs.file.config, needs.ffn, needs.options.ffn);
-  sizes.process = base::ResidentBytes();
+  const std::size_t resident = base::ResidentBytes();
+  sizes.process = resident - std::min(resident, needs.options.memory.resident_before);
   return sizes;
 }
 

@@ -4,6 +4,7 @@
 //   sequential block:  x += attention(norm1(x));  x += ffn(norm2(x))
 //   parallel block:    x += attention(norm1(x)) + ffn(norm(x)), norm = norm1, or a second norm
 //   norms after:       x += norm(attention(x));  x += norm(ffn(x)); or before and after
+//   norms of the sum:  x = norm(x + attention(x));  x = norm(x + ffn(x))
 //   gated ffn:         down(act(gate(n)) * up(n));  plain: down(act(up(n)))
 // Biases beyond `qkv_bias` need no entry: a tensor "*.bias" that the file has is added.
 #pragma once
@@ -24,8 +25,8 @@ enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
 // kWithOutput: a layer that has it must have one of attention's output too. kOptional: either.
 enum class QkvBias { kAlone, kWithOutput, kOptional };
 // The position of the norms of attention and feed-forward network: before, on their inputs; after,
-// on their outputs.
-enum class NormPlace { kBefore, kAfter, kBoth };
+// on their outputs; of the sum: on the residual after it has got an output.
+enum class NormPlace { kBefore, kAfter, kBoth, kOfSum };
 // The layers with a window: of each period of layers the first, all but the first, or all but the
 // last.
 enum class WindowPlace { kFirst, kButFirst, kButLast };
@@ -76,19 +77,32 @@ struct Architecture {
   // True if Hugging Face's post_attention_layernorm is the norm of attention's output.
   bool hf_norm_after_attention;
   bool latent;                          // attention is latent (model/latent_attention.h)
+  bool indexed = false;                 // an indexer chooses the keys of long contexts
   Mixer recurrent = Mixer::kAttention;  // of layers without attention; kAttention: none
   bool attention_gate = false;  // q has a gate after each head, for attention's output (sigmoid)
   bool tiled_heads = false;     // as RecurrentConfig::tiled
   bool one_part = false;        // a layer is a mixer or a feed-forward network, with one norm
   std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
+  bool encoder = false;         // tokens see those behind them, and there is no head
+  bool window_heads = false;    // layers with a window have heads of another size and number
+  bool layer_inputs = false;    // a layer adds its own embedding of the token (exec/layer_inputs.h)
+  bool layer_scale = false;     // a layer's output is multiplied by one number
+  bool beside_experts = false;  // a layer with experts has a dense network too, both normed
+  // Dense layers before those with experts: they have no window and are rotated all the same.
+  bool full_lead = false;
   // The defaults of mixtures.
   RouterConfig router = {};
   bool shared_gated = false;
+  bool shared_averaged = false;
 };
 
 // Unimplemented lists the supported names.
 Result<const Architecture*> FindArchitecture(std::string_view name);
 Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_type);
+
+// Returns the entry of the same family with another norm, for families that have both; otherwise
+// the given one.
+const Architecture* WithNorm(const Architecture& architecture, Norm norm);
 
 // silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh,
 // clamped_swiglu.

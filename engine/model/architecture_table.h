@@ -3,142 +3,9 @@
 
 #include <array>
 
-#include "engine/model/architecture.h"
+#include "engine/model/architecture_kinds.h"
 
 namespace thermocline::model {
-
-inline constexpr Architecture kLlama = {.name = "llama",
-                                        .hf_name = "llama",
-                                        .norm = Norm::kRms,
-                                        .position = Position::kRotaryPairs,
-                                        .activation = Activation::kSilu,
-                                        .gated = true,
-                                        .parallel_block = false,
-                                        .head_norm = false,
-                                        .wide_norm = false,
-                                        .second_norm = false,
-                                        .norm_plus_one = false,
-                                        .qkv_bias = QkvBias::kWithOutput,
-                                        .position_offset = 0,
-                                        .hf_pairs = false,
-                                        .hf_gpt_oss = false,
-                                        .ffn_norm = "ffn_norm",
-                                        .optional_norms = false,
-                                        .biased = false,
-                                        .sinks = false,
-                                        .window_period = 1,
-                                        .window_place = WindowPlace::kFirst,
-                                        .unrotated = false,
-                                        .unrotated_period = 0,
-                                        .yarn_truncate = true,
-                                        .scales = false,
-                                        .logits_times_scale = false,
-                                        .embedding_root = false,
-                                        .norm_after_rope = false,
-                                        .value_norm = false,
-                                        .altup = false,
-                                        .temperature = false,
-                                        .unscaled_window_rope = false,
-                                        .window_theta = 0,
-                                        .norm_place = NormPlace::kBefore,
-                                        .sub_norms = false,
-                                        .hf_norm_after_attention = false,
-                                        .latent = false,
-                                        .router = {.normalise = true}};
-
-// A family as it differs from llama.
-template <typename Change>
-constexpr Architecture Variant(std::string_view name, std::string_view hf_name,
-                               const Change& change) {
-  Architecture a = kLlama;
-  a.name = name;
-  a.hf_name = hf_name;
-  change(a);
-  return a;
-}
-
-constexpr void MakeLatent(Architecture& a) {
-  a.latent = true;
-  a.hf_pairs = true;
-}
-
-constexpr void MakeSigmoidLatent(Architecture& a) {
-  MakeLatent(a);
-  a.router.gating = Gating::kSigmoid;
-}
-
-constexpr void MakeBitNet(Architecture& a) {
-  a.position = Position::kRotaryHalves;
-  a.activation = Activation::kRelu2;
-  a.sub_norms = true;
-}
-
-constexpr void MakeGemma(Architecture& a) {
-  a.position = Position::kRotaryHalves;
-  a.activation = Activation::kGeluTanh;
-  a.norm_plus_one = true;
-  a.embedding_root = true;
-}
-
-constexpr void MakeGemma3(Architecture& a) {
-  MakeGemma(a);
-  a.head_norm = true;
-  a.norm_place = NormPlace::kBoth;
-  a.hf_norm_after_attention = true;
-  a.window_period = 6;
-  a.window_place = WindowPlace::kButLast;
-  a.window_theta = 10000;
-  a.unscaled_window_rope = true;
-}
-
-constexpr void MakeGemma3n(Architecture& a) {
-  MakeGemma3(a);
-  a.norm_plus_one = false;
-  a.window_period = 5;
-  a.value_norm = true;
-  a.altup = true;
-}
-
-constexpr void MakeOlmo2(Architecture& a) {
-  a.position = Position::kRotaryHalves;
-  a.wide_norm = true;
-  a.norm_place = NormPlace::kAfter;
-  a.hf_norm_after_attention = true;
-  a.window_period = 4;
-  a.window_place = WindowPlace::kButLast;
-  a.unscaled_window_rope = true;
-}
-
-constexpr void MakeLfm2(Architecture& a) {
-  a.position = Position::kRotaryHalves;
-  a.head_norm = true;
-  a.recurrent = Mixer::kShortConv;
-  a.output_norm = "token_embd_norm";
-}
-
-constexpr void MakeQwenHybrid(Architecture& a) {
-  a.position = Position::kRotaryHalves;
-  a.head_norm = true;
-  a.norm_plus_one = true;
-  a.ffn_norm = "post_attention_norm";
-  a.attention_gate = true;
-  a.recurrent = Mixer::kDeltaNet;
-  a.shared_gated = true;
-}
-
-constexpr void MakeQwen35(Architecture& a) {
-  MakeQwenHybrid(a);
-  a.tiled_heads = true;
-}
-
-constexpr void MakeNemotronH(Architecture& a) {
-  a.activation = Activation::kRelu2;
-  a.gated = false;
-  a.recurrent = Mixer::kMamba2;
-  a.one_part = true;
-  a.ffn_norm = "attn_norm";
-  a.router.gating = Gating::kSigmoid;
-}
 
 inline constexpr std::array kArchitectures = {
     kLlama,
@@ -146,6 +13,12 @@ inline constexpr std::array kArchitectures = {
     Variant("llama", "mistral", [](Architecture&) {}),
     // Mixtral is a llama with experts; so are its GGUF files.
     Variant("llama", "mixtral", [](Architecture&) {}),
+    Variant("arcee", "arcee",
+            [](Architecture& a) {
+              a.activation = Activation::kRelu2;
+              a.gated = false;
+            }),
+    Variant("ernie4_5", "ernie4_5", [](Architecture& a) { a.hf_pairs = true; }),
     Variant("bamboo", "bamboo", [](Architecture& a) { a.activation = Activation::kDRelu; }),
     Variant("qwen2", "qwen2",
             [](Architecture& a) {
@@ -191,6 +64,29 @@ inline constexpr std::array kArchitectures = {
               a.ffn_norm = "post_attention_norm";
               a.router.gating = Gating::kSigmoid;
             }),
+    Variant("minimax-m2", "minimax_m2",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.wide_norm = true;
+              a.router.gating = Gating::kSigmoid;
+            }),
+    Variant("mellum", "mellum",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.head_norm = true;
+              a.window_period = 4;
+              a.window_place = WindowPlace::kButLast;
+              a.unscaled_window_rope = true;
+            }),
+    Variant("exaone-moe", "exaone_moe",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.head_norm = true;
+              a.window_period = 4;
+              a.window_place = WindowPlace::kButLast;
+              a.unrotated = true;
+              a.router.gating = Gating::kSigmoid;
+            }),
     Variant("smallthinker", "smallthinker",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;
@@ -199,7 +95,7 @@ inline constexpr std::array kArchitectures = {
               a.window_place = WindowPlace::kButFirst;
               a.unrotated = true;
               a.router.gating = Gating::kSigmoid;
-              a.router.before_attention = true;
+              a.router.input = RouterInput::kResidualBefore;
             }),
     // GGUF files of any of these name their router; groups are DeepSeek-V2's if it is softmax
     // (gguf/config.cc).
@@ -212,6 +108,14 @@ inline constexpr std::array kArchitectures = {
     Variant("deepseek2", "deepseek_v3", [](Architecture& a) { MakeSigmoidLatent(a); }),
     Variant("deepseek2", "kimi_k2", [](Architecture& a) { MakeSigmoidLatent(a); }),
     Variant("deepseek2", "glm4_moe_lite", [](Architecture& a) { MakeSigmoidLatent(a); }),
+    Variant("mistral4", "mistral4",
+            [](Architecture& a) {
+              MakeLatent(a);
+              a.temperature = true;
+            }),
+    // The keys that an indexer chooses are all of a context that is no longer than its choice.
+    Variant("glm-dsa", "glm_moe_dsa", [](Architecture& a) { MakeIndexed(a); }),
+    Variant("deepseek32", "deepseek_v32", [](Architecture& a) { MakeIndexed(a); }),
     Variant("gpt-oss", "gpt_oss",
             [](Architecture& a) {
               a.position = Position::kRotaryHalves;
@@ -277,6 +181,8 @@ inline constexpr std::array kArchitectures = {
             }),
     Variant("gemma3", "gemma3_text", [](Architecture& a) { MakeGemma3(a); }),
     Variant("gemma3n", "gemma3n_text", [](Architecture& a) { MakeGemma3n(a); }),
+    Variant("gemma4", "gemma4_text", [](Architecture& a) { MakeGemma4(a); }),
+    Variant("gemma4", "gemma4_unified_text", [](Architecture& a) { MakeGemma4(a); }),
     // Phi 4 and 4-mini are phi3.
     Variant("phi3", "phi3", [](Architecture& a) { a.position = Position::kRotaryHalves; }),
     Variant("olmo2", "olmo2", [](Architecture& a) { MakeOlmo2(a); }),
@@ -292,16 +198,12 @@ inline constexpr std::array kArchitectures = {
               a.window_place = WindowPlace::kButLast;
               a.unrotated = true;
             }),
-    Variant("cohere2", "cohere2",
+    Variant("cohere2", "cohere2", [](Architecture& a) { MakeCohere2(a); }),
+    Variant("cohere2moe", "cohere2_moe", [](Architecture& a) { MakeCohere2Moe(a); }),
+    Variant("cohere2moe", "cohere2_moe",
             [](Architecture& a) {
-              a.norm = Norm::kLayer;
-              a.hf_pairs = true;
-              a.parallel_block = true;
-              a.scales = true;
-              a.logits_times_scale = true;
-              a.window_period = 4;
-              a.window_place = WindowPlace::kButLast;
-              a.unrotated = true;
+              MakeCohere2Moe(a);
+              a.norm = Norm::kRms;
             }),
     Variant("glm4", "glm4",
             [](Architecture& a) {
@@ -335,6 +237,14 @@ inline constexpr std::array kArchitectures = {
     Variant("bitnet", "bitnet", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),
+    Variant("bert", "bert", [](Architecture& a) { MakeBert(a); }),
+    Variant("nomic-bert", "",
+            [](Architecture& a) {
+              MakeBert(a);
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kSilu;
+              a.gated = true;
+            }),
     Variant("lfm2", "lfm2", [](Architecture& a) { MakeLfm2(a); }),
     Variant("lfm2moe", "lfm2_moe",
             [](Architecture& a) {

@@ -19,14 +19,21 @@ enum class Gating {
 // The score of a group of experts, if experts are chosen from the best groups.
 enum class GroupScore { kMax, kTopTwo };
 
+// The input of a router.
+enum class RouterInput {
+  kHidden,          // the network's, which is normed
+  kResidualBefore,  // the residual at the layer's entry, without norm
+  kNormedResidual,  // the residual before the network, normed without weights, over the root of D
+};
+
 struct RouterConfig {
   Gating gating = Gating::kSoftmax;
-  bool normalise = false;         // weights of the chosen experts are scaled to a sum of 1
-  double norm_min = 0;            // lower bound of the divisor
-  double scale = 1;               // factor of the weights
-  bool choice_bias = false;       // selection adds a bias, which the file must have
-  bool before_attention = false;  // its input is the residual at the layer's entry, without norm
-  int groups = 1;                 // experts are chosen from the best `groups_used` of these groups
+  bool normalise = false;    // weights of the chosen experts are scaled to a sum of 1
+  double norm_min = 0;       // lower bound of the divisor
+  double scale = 1;          // factor of the weights
+  bool choice_bias = false;  // selection adds a bias, which the file must have
+  RouterInput input = RouterInput::kHidden;
+  int groups = 1;  // experts are chosen from the best `groups_used` of these groups
   int groups_used = 1;
   GroupScore group_score = GroupScore::kTopTwo;
 };
@@ -37,12 +44,15 @@ struct ExpertConfig {
   int intermediate_size = 0;         // neurons of an expert
   int shared_intermediate_size = 0;  // of the shared expert; 0: none
   bool shared_gated = false;         // times sigmoid(switch . x)
-  int first_layer = 0;               // earlier layers are dense
-  int step = 1;                      // from there on, layers il with (il + 1) % step == 0
-  std::vector<bool> layers = {};     // [L] layers with experts, instead; empty: as above
+  bool shared_averaged = false;   // the output is the mean of the experts' sum and the shared one
+  int first_layer = 0;            // earlier layers are dense
+  int step = 1;                   // from there on, layers il with (il + 1) % step == 0
+  std::vector<bool> layers = {};  // [L] layers with experts, instead; empty: as above
   RouterConfig router;
 
   bool any() const { return num_experts > 0; }
+  // Returns the factor of the experts' sum and of the shared expert's output.
+  float PartScale() const { return shared_averaged && shared_intermediate_size > 0 ? 0.5F : 1.0F; }
   bool InLayer(int layer) const {
     if (!any() || !layers.empty()) return any() && layers[layer];
     return layer >= first_layer && step > 0 && (layer + 1) % step == 0;

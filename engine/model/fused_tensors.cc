@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/index.h"
+#include "engine/base/strings.h"
 
 namespace thermocline::model {
 namespace {
@@ -32,8 +33,10 @@ Result<std::vector<TensorInfo>> SplitGateUp(const TensorInfo& tensor) {
 }
 
 Result<std::vector<TensorInfo>> SplitQkv(const TensorInfo& tensor, const ModelConfig& c) {
-  const std::int64_t q = std::int64_t{c.num_attention_heads} * c.head_dim,
-                     kv = std::int64_t{c.num_key_value_heads} * c.head_dim;
+  const std::string_view rest = std::string_view(tensor.name).substr(tensor.name.find('.') + 1);
+  const int layer = base::ParseNumber<int>(rest.substr(0, rest.find('.'))).value_or(0);
+  const HeadShape shape = c.HeadsOf(layer);
+  const std::int64_t q = shape.q(), kv = shape.kv();
   const bool vector = tensor.num_dims == 1;
   const std::int64_t all = vector ? tensor.cols : tensor.rows;
   if (all != q + 2 * kv || (vector && tensor.type->block_size != 1))
@@ -50,7 +53,7 @@ Result<std::vector<TensorInfo>> SplitQkv(const TensorInfo& tensor, const ModelCo
     (vector ? part.cols : part.rows) = rows;
     part.bytes = tensor.bytes / all * rows;
     part.offset = offset;
-    if (by_head) part.order = {c.head_dim, false, 1, 3, base::IntSize(parts) - 1};
+    if (by_head) part.order = {shape.dim, false, 1, 3, base::IntSize(parts) - 1};
     offset += by_head ? 0 : part.bytes;
   }
   return parts;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/base/log.h"
 #include "engine/model/derived_tensor.h"
 
 namespace thermocline::model {
@@ -52,6 +53,14 @@ void SetAbsorbed(ModelConfig& c) {
                           : 1;
   if (c.attention_scale > 0) return;  // the file's own
   c.attention_scale = yarn * yarn / std::sqrt(latent.qk_nope_head_dim + latent.qk_rope_head_dim);
+}
+
+void CutToIndexed(int keys_max, ModelConfig& c) {
+  if (keys_max <= 0 || c.max_position_embeddings <= keys_max) return;
+  base::LogWarning("the context is cut from ", c.max_position_embeddings, " to ", keys_max,
+                   " tokens: of longer ones the model's indexer chooses ", keys_max,
+                   " keys for each token, and it is not computed");
+  c.max_position_embeddings = keys_max;
 }
 
 Status SplitLatent(ModelFile& model) {

@@ -16,6 +16,10 @@ namespace thermocline::model {
 // config.latent.any(), its rope is read.
 void SetAbsorbed(ModelConfig& config);
 
+// Cuts the context to `keys_max` tokens, with a warning: of longer ones an indexer, which is not
+// computed, chooses so many keys for each query. 0: does nothing.
+void CutToIndexed(int keys_max, ModelConfig& config);
+
 // In place of tensors "attn_kv_b", of each head the rows of K_h [n, c] and then those of V_h
 // [v, c]: "attn_k_b", of each head K_h^T [c, n], which is computed (f32 if the file's is
 // quantised), and "attn_v_b", V_h. InvalidArgument: a tensor of another shape.

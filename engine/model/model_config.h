@@ -51,15 +51,31 @@ struct LatentConfig {
 
 inline constexpr int kLayersMax = 1024;
 
+// The heads of attention.
+struct HeadShape {
+  int heads = 0;     // H
+  int kv_heads = 0;  // K
+  int dim = 0;       // Dh
+
+  int group() const { return heads / kv_heads; }  // query heads of a kv head
+  int q() const { return heads * dim; }
+  int kv() const { return kv_heads * dim; }
+};
+
 struct ModelConfig {
   const Architecture* architecture = nullptr;
-  int hidden_size = 0;              // D
-  int intermediate_size = 0;        // F; of mixtures: of dense layers, else an expert's
-  int num_hidden_layers = 0;        // L
-  int num_attention_heads = 0;      // H
-  int num_key_value_heads = 0;      // K
-  int head_dim = 0;                 // Dh
-  int vocab_size = 0;               // V
+  int hidden_size = 0;             // D
+  int intermediate_size = 0;       // F; of mixtures: of dense layers, else an expert's
+  std::vector<int> network_sizes;  // [L] where layers differ, F is the largest; empty: all F
+  int num_hidden_layers = 0;       // L
+  int num_attention_heads = 0;     // H
+  int num_key_value_heads = 0;     // K
+  int head_dim = 0;                // Dh
+  // The heads of layers with a window; 0: the same as the other layers'.
+  int window_kv_heads = 0, window_head_dim = 0;
+  bool keys_as_values =
+      false;           // layers without a window have no V: it is K before norm and rotation
+  int vocab_size = 0;  // V
   int max_position_embeddings = 0;  // tokens
   int sliding_window = 0;           // tokens that a token sees, itself included; 0 = all
   int max_window_layers = 0;        // the first layer with the window
@@ -99,6 +115,15 @@ struct ModelConfig {
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all.
   int WindowOf(int layer) const;
+  // The heads of a layer's attention, and the neurons of its dense network.
+  HeadShape HeadsOf(int layer) const;
+  int NetworkSizeOf(int layer) const {
+    return network_sizes.empty() ? intermediate_size : network_sizes[layer];
+  }
+  // The largest sizes of heads among the layers: buffers have room for them.
+  HeadShape LargestHeads() const;
+  // True if the layer's V is its K before norm and rotation.
+  bool KeysAreValues(int layer) const { return keys_as_values && WindowOf(layer) == 0; }
   // True if most neurons of the layer, or of some layer, are exactly zero for a token.
   bool HasZeros(int layer) const { return HasTrueZeros(hidden_act) || altup.CutOf(layer) > 0; }
   bool HasZeros() const;
@@ -111,6 +136,8 @@ struct ModelConfig {
   bool OwnsKv(int layer) const {
     return layer < NumKvLayers() && recurrent.of(layer) == Mixer::kAttention;
   }
+  // The number of layers up to the last one with K and V, or a state, of its own.
+  int StoringLayers() const;
   // Rotates returns true if the layer's queries and keys are rotated; RopeOf returns the rotation.
   bool Rotates(int layer) const;
   const RopeConfig& RopeOf(int layer) const {
@@ -137,8 +164,8 @@ Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config)
 Status RequireDense(const ModelConfig& config, std::string_view what);
 // FailedPrecondition for models with recurrent layers, whose states the feature does not support.
 Status RequireAttention(const ModelConfig& config, std::string_view what);
-// FailedPrecondition if some layers have no feed-forward network, which the feature needs in every
-// layer.
+// FailedPrecondition if some layers have no feed-forward network, or one of another size, while the
+// feature needs the same in every layer.
 Status RequireNetworks(const ModelConfig& config, std::string_view what);
 
 // For mixtures without a dense layer: sets F to an expert's size, so that no buffer is sized by a

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace thermocline::model {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::array kOtherTypes = {
     FileType{28, "f64", 1, 8, {}},
     FileType{29, "iq1_m", 256, 56, {}},
     FileType{34, "tq1_0", 256, 54, {}},
+    FileType{40, "nvfp4", 64, 36, {}},  // a factor is a tensor of its own (held_nvfp4.cc)
     FileType{36, "i2_s", 128, 32, {}},  // a scale follows the tensor (held_types.cc)
 };
 
@@ -170,7 +172,8 @@ const FileType* ModelFile::TypeWithoutDeviceKernels() const {
 
 std::uint64_t ModelFile::bytes() const {
   std::uint64_t sum = 0;
-  for (const auto& file : files) sum += file->size();
+  for (std::size_t i = 0; i < files.size(); ++i)
+    if (std::cmp_not_equal(i, decoded_file)) sum += files[i]->size();
   return sum;
 }
 

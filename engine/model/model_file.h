@@ -88,6 +88,7 @@ struct ModelFile {
   std::vector<TensorInfo> tensors;
   std::vector<std::string> left_out;  // tensors of other modalities than text
   std::vector<std::unique_ptr<base::File>> files;
+  int decoded_file = -1;  // the one that is decoded from others as it is read, or -1
   // Weights use types that GPUs multiply, too (kernels::DeviceType), instead of the stored ones.
   // Set before loading.
   bool for_device = false;
@@ -105,7 +106,7 @@ struct ModelFile {
                   std::span<std::byte> out) const;
   // Returns a type of some matrix that GPUs have no kernels for; null if there is none.
   const FileType* TypeWithoutDeviceKernels() const;
-  std::uint64_t bytes() const;  // of all files
+  std::uint64_t bytes() const;  // of all files that are stored
   // As base::File::ReadDirectly, for all files.
   std::string ReadDirectly();
 

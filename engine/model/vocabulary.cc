@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "engine/base/index.h"
 
@@ -15,7 +16,8 @@ int HexDigit(char c) {
   return -1;
 }
 
-constexpr std::array<const char*, 5> kNormalizations = {"Lowercase", "NFC", "NFD", "NFKC", "NFKD"};
+constexpr std::array<const char*, 6> kNormalizations = {"Lowercase", "NFC",  "NFD",
+                                                        "NFKC",      "NFKD", "StripAccents"};
 
 // Source: the control tokens of the model families' chat templates.
 constexpr std::array kTurnEnds = {"<|im_end|>",      "<|eot_id|>",    "<|end|>", "<end_of_turn>",
@@ -32,9 +34,12 @@ bool HasReturnAndCall(const Vocabulary& vocabulary) {
 }
 
 bool IsTemplateMarker(const Vocabulary& vocabulary, const std::string& token) {
-  constexpr std::size_t kShortest = 5;  // "<|x|>"
+  constexpr std::size_t kShortest = 5;            // "<|x|>"
+  constexpr std::size_t kTemplateMost = 1 << 20;  // bytes that are searched for each token
+  const std::string_view searched =
+      std::string_view(vocabulary.chat_template).substr(0, kTemplateMost);
   return token.size() >= kShortest && token.starts_with("<|") && token.ends_with("|>") &&
-         vocabulary.chat_template.find(token) != std::string::npos;
+         searched.find(token) != std::string::npos;
 }
 
 }  // namespace
@@ -49,6 +54,7 @@ std::optional<Normalization> ParseNormalization(std::string_view name) {
 
 void MarkTurnTokens(Vocabulary& vocabulary) {
   const bool harmony = HasReturnAndCall(vocabulary);
+  std::set<int> known(vocabulary.stop_ids.begin(), vocabulary.stop_ids.end());
   for (int id = 0; id < vocabulary.size(); ++id) {
     const std::size_t at = id;
     const std::string& token = vocabulary.tokens[at];
@@ -56,10 +62,8 @@ void MarkTurnTokens(Vocabulary& vocabulary) {
     const bool ends = std::find(kTurnEnds.begin(), kTurnEnds.end(), token) != kTurnEnds.end();
     if (!ends && !IsTemplateMarker(vocabulary, token)) continue;
     vocabulary.types[at] = TokenType::kControl;
-    const bool known = std::find(vocabulary.stop_ids.begin(), vocabulary.stop_ids.end(), id) !=
-                       vocabulary.stop_ids.end();
     const bool ends_message_only = harmony && token == "<|end|>";
-    if (ends && !known && !ends_message_only) vocabulary.stop_ids.push_back(id);
+    if (ends && !ends_message_only && known.insert(id).second) vocabulary.stop_ids.push_back(id);
   }
 }
 
@@ -73,6 +77,12 @@ Status ValidateVocabulary(const Vocabulary& v) {
   if (v.kind == VocabularyKind::kNone) return OkStatus();
   if (v.tokens.empty())
     return base::InvalidArgument("tokenizer.ggml.tokens: the vocabulary is empty");
+  constexpr std::size_t kTokenBytesMax = 1024;
+  for (std::size_t id = 0; id < v.tokens.size(); ++id) {
+    if (v.tokens[id].size() > kTokenBytesMax)
+      return base::InvalidArgument("token ", id, " has ", v.tokens[id].size(), " bytes; at most ",
+                                   kTokenBytesMax, " are supported");
+  }
   if (v.types.size() != v.tokens.size()) {
     return base::InvalidArgument("tokenizer.ggml.token_type has ", v.types.size(),
                                  " entries, the vocabulary ", v.tokens.size());

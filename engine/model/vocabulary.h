@@ -28,10 +28,11 @@ enum class VocabularyKind {
   kSentencePiece,  // BPE by score over characters, spaces as U+2581, byte fallback
   kByteLevelBpe,   // BPE by merge rank over GPT-2's byte alphabet, after a pre-tokenizer
   kSpaceBpe,       // BPE by merge rank over characters, spaces as U+2581, byte fallback (Gemma 4)
+  kWordPiece,      // the longest pieces of words; a word's first piece begins with U+2581 (BERT)
 };
 
 // A change of a text before it is tokenized. Source: Hugging Face's tokenizers, "normalizer".
-enum class Normalization { kLowercase, kNfc, kNfd, kNfkc, kNfkd };
+enum class Normalization { kLowercase, kNfc, kNfd, kNfkc, kNfkd, kStripAccents };
 
 // "Lowercase", "NFC", ..., as tokenizer.json has them.
 const char* NormalizationName(Normalization form);
@@ -55,7 +56,7 @@ struct Vocabulary {
   int bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
   std::vector<int> stop_ids;  // further tokens that end a turn
   InfillTokens infill;
-  bool add_bos = false;
+  bool add_bos = false, add_eos = false;  // add_eos: of texts of which vectors are made
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;
   bool prefix_space = false;               // byte-level BPE: adds a space before a text without one

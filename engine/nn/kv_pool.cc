@@ -5,10 +5,20 @@
 namespace thermocline::nn {
 namespace {
 
-// The bytes of 64 positions of one layer.
-std::size_t LayerBytes(const model::ModelConfig& config, kernels::KvType type) {
-  return config.num_key_value_heads * (kernels::KeyBlockBytes(type, config.head_dim) +
-                                       kernels::ValueBlockBytes(type, config.head_dim));
+// The bytes of 64 positions of one layer; 0 if it reads another layer's.
+std::size_t LayerBytes(const model::ModelConfig& config, int layer, kernels::KvType asked) {
+  if (!config.OwnsKv(layer)) return 0;
+  const kernels::KvType type = kernels::HostKvType(asked);
+  const model::HeadShape shape = config.HeadsOf(layer);
+  return shape.kv_heads *
+         (kernels::KeyBlockBytes(type, shape.dim) + kernels::ValueBlockBytes(type, shape.dim));
+}
+
+// Returns a size of heads that does not fit blocks of numbers; 0 if there is none.
+int UnevenHeads(const model::ModelConfig& config) {
+  for (const int dim : {config.head_dim, config.window_head_dim})
+    if (dim % kernels::kActivationBlock != 0) return dim;
+  return 0;
 }
 
 }  // namespace
@@ -16,7 +26,7 @@ std::size_t LayerBytes(const model::ModelConfig& config, kernels::KvType type) {
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
   std::size_t bytes = 0;
   for (int layer = 0; layer < config.num_hidden_layers; ++layer)
-    bytes += config.OwnsKv(layer) ? LayerBytes(config, type) : 0;
+    bytes += LayerBytes(config, layer, type);
   return bytes;
 }
 
@@ -24,26 +34,22 @@ ByKvKind<std::size_t> KvPool::BlockBytesByKind(const model::ModelConfig& config,
                                                kernels::KvType type) {
   ByKvKind<std::size_t> bytes;
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
-    if (!config.OwnsKv(layer)) continue;
     bytes[config.WindowOf(layer) > 0 ? KvKind::kWindow : KvKind::kWhole] +=
-        LayerBytes(config, type);
+        LayerBytes(config, layer, type);
   }
   return bytes;
 }
 
 Result<std::unique_ptr<KvPool>> KvPool::Create(const Params& p) {
-  if (kernels::IsQuantized(p.type) && p.config.head_dim % kernels::kActivationBlock != 0) {
+  if (const int uneven = UnevenHeads(p.config); kernels::IsQuantized(p.type) && uneven > 0) {
     return base::InvalidArgument("a ", kernels::Traits(kernels::KeyType(p.type)).name,
                                  " KV cache needs heads of a multiple of 32 dimensions; this "
                                  "model's have ",
-                                 p.config.head_dim, ": use f16");
+                                 uneven, ": use f16");
   }
   ASSIGN_OR_RETURN(StatePool states, StatePool::Create(p.config, p.states, p.pending));
   auto pool = std::unique_ptr<KvPool>(new KvPool(std::move(states)));
-  pool->type_ = p.type;
-  pool->heads_ = p.config.num_key_value_heads;
-  pool->key_bytes_ = kernels::KeyBlockBytes(p.type, p.config.head_dim);
-  pool->value_bytes_ = kernels::ValueBlockBytes(p.type, p.config.head_dim);
+  pool->type_ = kernels::HostKvType(p.type);
   pool->window_ = p.window_blocks > 0 ? p.config.sliding_window : 0;
   pool->PlaceLayers(p.config);
   const ByKvKind<std::size_t> bytes = pool->window_ > 0
@@ -62,7 +68,7 @@ Result<KvPool::Arena> KvPool::MakeArena(std::size_t block_bytes, int blocks) {
     if (!memory.ok()) {
       return memory.status().Annotate(StrCat("KV cache of ", blocks * kernels::kKvBlock,
                                              " tokens (lower engine.context_length or "
-                                             "engine.prefix_cache_bytes)"));
+                                             "prefix_cache.memory)"));
     }
     arena.memory = *std::move(memory);
   }
@@ -72,12 +78,14 @@ Result<KvPool::Arena> KvPool::MakeArena(std::size_t block_bytes, int blocks) {
 }
 
 void KvPool::PlaceLayers(const model::ModelConfig& config) {
-  KvCount layers;
+  ByKvKind<std::size_t> end;
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const KvKind kind =
         window_ > 0 && config.WindowOf(layer) > 0 ? KvKind::kWindow : KvKind::kWhole;
-    places_.push_back({kind, layers[kind]});
-    layers[kind] += config.OwnsKv(layer) ? 1 : 0;
+    const int dim = config.HeadsOf(layer).dim;
+    places_.push_back({kind, end[kind], kernels::KeyBlockBytes(type_, dim),
+                       kernels::ValueBlockBytes(type_, dim)});
+    end[kind] += LayerBytes(config, layer, type_);
   }
 }
 

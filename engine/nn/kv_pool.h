@@ -53,7 +53,7 @@ class KvPool {
   struct Params {
     const model::ModelConfig& config;
     int blocks = 0;
-    kernels::KvType type = kernels::KvType::kF16;
+    kernels::KvType type = kernels::KvType::kF16;  // as asked for; the pool's is its HostKvType
     int window_blocks = 0;  // 0: layers with a window keep all tokens, like the others
     int states = 1;         // of sequences and cached prefixes, if layers are recurrent
     int pending = 0;        // tokens that a sequence with a state may be rolled back by
@@ -75,10 +75,11 @@ class KvPool {
   // The location of a layer's K and V: the kind of its blocks, and the byte offset in a block.
   KvKind kind(int layer) const { return places_[layer].kind; }
   std::size_t keys_offset(int layer, int head) const {
-    return (places_[layer].index * heads_ + head) * (key_bytes_ + value_bytes_);
+    const Place& place = places_[layer];
+    return place.offset + head * (place.key_bytes + place.value_bytes);
   }
   std::size_t values_offset(int layer, int head) const {
-    return keys_offset(layer, head) + key_bytes_;
+    return keys_offset(layer, head) + places_[layer].key_bytes;
   }
 
   kernels::KvType type() const { return type_; }
@@ -120,7 +121,8 @@ class KvPool {
   };
   struct Place {
     KvKind kind = KvKind::kWhole;
-    int index = 0;  // index among the layers in a block
+    std::size_t offset = 0;                      // of the layer's first head in a block
+    std::size_t key_bytes = 0, value_bytes = 0;  // of one head
   };
 
   explicit KvPool(StatePool states) : states_(std::move(states)) {}
@@ -131,8 +133,7 @@ class KvPool {
   ByKvKind<Arena> arenas_;
   std::vector<Place> places_;  // [L]; valid for layers that store K and V
   kernels::KvType type_ = kernels::KvType::kF16;
-  int heads_ = 0, window_ = 0;
-  std::size_t key_bytes_ = 0, value_bytes_ = 0;
+  int window_ = 0;
 };
 
 }  // namespace thermocline::nn

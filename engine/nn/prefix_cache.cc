@@ -47,6 +47,7 @@ void PrefixCache::Clear() {
     DropSnapshots(node);
     pool_.Release(KvKind::kWhole, node.block.whole);
   });
+  windows_.clear();
   trees_.clear();
   counters_.blocks = 0;
 }
@@ -83,6 +84,7 @@ int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> toke
                                KvCache& cache) {
   shared_ = 0;
   differs_at_ = -1;
+  stored_instead_.clear();
   if (blocks_max_.whole == 0 || tokens.size() < 2) return 0;
   const auto usable = tokens.first(tokens.size() - 1);
   std::vector<KvBlock> blocks;
@@ -97,9 +99,9 @@ int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> toke
     const bool others =
         match.node == nullptr ? !node->children.empty() : match.tokens < match.node->tokens.size();
     if (others && kept + match.tokens > 0 && kept + match.tokens < usable.size())
-      differs_at_ = static_cast<int>(kept + match.tokens);
+      SetDifference(kept + match.tokens, *node, match);
     if (match.node == nullptr) break;
-    match.node->used = clock_;
+    Use(*match.node);
     blocks.push_back(match.node->block);
     kept += match.tokens;
     if (match.tokens < kBlock) break;
@@ -111,6 +113,24 @@ int PrefixCache::RestorePrefix(std::string_view owner, std::span<const int> toke
   Count(usable, kept, found, node->path_hash);
   if (!recurrent) cache.Adopt(blocks, static_cast<int>(found));
   return static_cast<int>(found);
+}
+
+void PrefixCache::SetDifference(std::size_t at, const Node& node, const Match& match) {
+  differs_at_ = static_cast<int>(at);
+  const auto latest = [](const Node& parent) {
+    const auto& all = parent.children;
+    const auto found = std::max_element(
+        all.begin(), all.end(), [](const auto& a, const auto& b) { return a->used < b->used; });
+    return found == all.end() ? nullptr : found->get();
+  };
+  std::size_t skipped = match.tokens;
+  for (const Node* at_node = match.node != nullptr ? match.node : latest(node);
+       at_node != nullptr && stored_instead_.size() < kSeenTokens; at_node = latest(*at_node)) {
+    const auto rest = std::span(at_node->tokens).subspan(skipped);
+    const auto more = rest.first(std::min(rest.size(), kSeenTokens - stored_instead_.size()));
+    stored_instead_.insert(stored_instead_.end(), more.begin(), more.end());
+    skipped = 0;
+  }
 }
 
 std::size_t PrefixCache::Continuable(std::span<const KvBlock> blocks, std::size_t tokens) const {
@@ -164,7 +184,7 @@ void PrefixCache::Keep(std::string_view owner, std::span<const int> tokens, cons
       node = Add(node, piece, block);
       if (node == nullptr) return;
     }
-    node->used = clock_;
+    Use(*node);
     if (node->tokens.size() == piece.size()) KeepWindow(*node, block.window);
     if (state_end > at && state_end <= at + piece.size())
       KeepSnapshot(*node, static_cast<int>(state_end - at), cache);
@@ -184,7 +204,8 @@ void PrefixCache::FindSnapshot(Node& node, std::span<const int> tokens, std::siz
 }
 
 bool PrefixCache::Resume(const Resumption& from, std::span<const KvBlock> path, KvCache& cache) {
-  from.node->used = from.snapshot->used = clock_;
+  Use(*from.node);
+  from.snapshot->used = clock_;
   if (pool_.states().free_states() == 0 && !EvictSnapshot()) return false;
   std::vector<KvBlock> blocks(path.begin(), path.begin() + from.node->depth - 1);
   blocks.push_back(from.node->block);
@@ -205,6 +226,7 @@ void PrefixCache::KeepSnapshot(Node& node, int tokens, const KvCache& cache) {
   const std::span<const float> from = cache.state();
   std::copy(from.begin(), from.end(), pool_.states().data(state).begin());
   node.snapshots.push_back({tokens, state, clock_});
+  with_states_.insert(&node);
   ++counters_.states;
 }
 
@@ -212,29 +234,50 @@ void PrefixCache::DropSnapshots(Node& node) {
   for (const Node::Snapshot& snapshot : node.snapshots) pool_.states().Release(snapshot.state);
   counters_.states -= node.snapshots.size();
   node.snapshots.clear();
+  with_states_.erase(&node);
 }
 
 bool PrefixCache::EvictSnapshot() {
   Node* holder = nullptr;
   std::size_t oldest = 0;
-  ForEachNode([&](Node& node) {
-    for (std::size_t i = 0; i < node.snapshots.size(); ++i) {
-      if (node.snapshots[i].used == clock_) continue;
-      if (holder != nullptr && node.snapshots[i].used >= holder->snapshots[oldest].used) continue;
-      holder = &node;
+  for (Node* node : with_states_) {
+    for (std::size_t i = 0; i < node->snapshots.size(); ++i) {
+      if (node->snapshots[i].used == clock_) continue;
+      if (holder != nullptr && node->snapshots[i].used >= holder->snapshots[oldest].used) continue;
+      holder = node;
       oldest = i;
     }
-  });
+  }
   if (holder == nullptr) return false;
   pool_.states().Release(holder->snapshots[oldest].state);
   holder->snapshots.erase(holder->snapshots.begin() + oldest);
+  if (holder->snapshots.empty()) with_states_.erase(holder);
   --counters_.states;
   return true;
 }
 
+void PrefixCache::List(Node& node) {
+  if (node.parent == nullptr) return;
+  if (node.children.empty()) node.tree->leaves.insert(&node);
+  if (node.block.window >= 0) windows_.insert(&node);
+}
+
+void PrefixCache::Unlist(Node& node) {
+  if (node.parent == nullptr) return;
+  node.tree->leaves.erase(&node);
+  windows_.erase(&node);
+}
+
+void PrefixCache::Use(Node& node) {
+  if (node.used == clock_) return;
+  Unlist(node);
+  node.used = clock_;
+  List(node);
+}
+
 PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
                                     const KvBlock& block) {
-  parent->used = clock_;  // its path is in use, which protects it from eviction
+  Use(*parent);  // its path is in use, which protects it from eviction
   while (counters_.blocks >= blocks_max_.whole) {
     if (!EvictOne()) return nullptr;
   }
@@ -248,7 +291,10 @@ PrefixCache::Node* PrefixCache::Add(Node* parent, std::span<const int> tokens,
   node->tree = parent->tree;
   node->depth = parent->depth + 1;
   node->path_hash = HashTokens(parent->path_hash, tokens);
+  Unlist(*parent);
   parent->children.push_back(std::move(node));
+  List(*parent);
+  List(*parent->children.back());
   return parent->children.back().get();
 }
 
@@ -273,11 +319,13 @@ void PrefixCache::KeepWindow(Node& node, int block) {
   }
   pool_.AddHolder(KvKind::kWindow, block);
   node.block.window = block;
+  List(node);
   ++counters_.window_blocks;
 }
 
 void PrefixCache::DropWindow(Node& node) {
   if (node.block.window < 0) return;
+  windows_.erase(&node);
   pool_.Release(KvKind::kWindow, node.block.window);
   node.block.window = -1;
   --counters_.window_blocks;
@@ -286,15 +334,8 @@ void PrefixCache::DropWindow(Node& node) {
 // Evicts a block of layers with a window: of the least recently used nodes the first in its path,
 // since sequences are continued at their ends.
 bool PrefixCache::EvictWindow() {
-  Node* oldest = nullptr;
-  ForEachNode([&oldest](Node& node) {
-    if (node.block.window < 0) return;
-    const bool older = oldest == nullptr || node.used < oldest->used ||
-                       (node.used == oldest->used && node.depth < oldest->depth);
-    if (older) oldest = &node;
-  });
-  if (oldest == nullptr) return false;
-  DropWindow(*oldest);
+  if (windows_.empty()) return false;
+  DropWindow(**windows_.begin());
   return true;
 }
 
@@ -307,10 +348,11 @@ bool PrefixCache::EvictOne() {
     const bool a_over = a.tree->blocks > share, b_over = b.tree->blocks > share;
     return a_over != b_over ? a_over : a.used < b.used;
   };
-  ForEachNode([&](Node& node) {
-    const bool leaf = node.children.empty() && node.used != clock_;
-    if (leaf && (oldest == nullptr || goes_first(node, *oldest))) oldest = &node;
-  });
+  for (auto& [owner, tree] : trees_) {
+    if (tree.leaves.empty()) continue;
+    Node* const first = *tree.leaves.begin();
+    if (first->used != clock_ && (oldest == nullptr || goes_first(*first, *oldest))) oldest = first;
+  }
   if (oldest == nullptr) return false;
   Remember(oldest->path_hash);
   DropWindow(*oldest);
@@ -319,7 +361,10 @@ bool PrefixCache::EvictOne() {
   --counters_.blocks;
   --oldest->tree->blocks;
   ++counters_.evictions;
-  std::erase_if(oldest->parent->children, [&](const auto& child) { return child.get() == oldest; });
+  Unlist(*oldest);
+  Node& parent = *oldest->parent;
+  std::erase_if(parent.children, [&](const auto& child) { return child.get() == oldest; });
+  List(parent);
   return true;
 }
 

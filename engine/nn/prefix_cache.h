@@ -22,9 +22,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -68,6 +70,10 @@ class PrefixCache {
   // The position of the last lookup's first token that differs from what follows the same tokens in
   // a stored sequence; -1: the prompt only goes on behind stored ones, or shares nothing with them.
   int differs_at() const { return differs_at_; }
+  // Tokens of the stored sequence from there on, at most kSeenTokens: of the sequence that was used
+  // last.
+  static constexpr std::size_t kSeenTokens = 20;
+  std::span<const int> stored_instead() const { return stored_instead_; }
   // Stores the K and V of `tokens` for `owner`, and a snapshot of the state if `cache` has one
   // after one of them. `cache` holds the same tokens in the same order.
   void Keep(std::string_view owner, std::span<const int> tokens, const KvCache& cache);
@@ -98,6 +104,13 @@ class PrefixCache {
     };
     std::vector<Snapshot> snapshots;
   };
+  // The least recently used first, of equal ones the first in its path.
+  struct EvictedFirst {
+    bool operator()(const Node* a, const Node* b) const {
+      return std::tie(a->used, a->depth, a) < std::tie(b->used, b->depth, b);
+    }
+  };
+  using Order = std::set<Node*, EvictedFirst>;
   // A position from which a sequence with recurrent layers can continue.
   struct Resumption {
     Node* node = nullptr;
@@ -108,6 +121,7 @@ class PrefixCache {
   struct Tree {
     Node root;
     int blocks = 0;  // of whole sequences
+    Order leaves = {};
     std::chrono::steady_clock::time_point used;
   };
   struct Match {
@@ -121,10 +135,19 @@ class PrefixCache {
   int Share() const;
   // The child of `node` that has most tokens in common with `tokens`.
   static Match BestChild(const Node& node, std::span<const int> tokens);
+  // Sets differs_at_ to `at` and stored_instead_ to what follows the first `tokens` tokens of a
+  // child of `node`.
+  void SetDifference(std::size_t at, const Node& node, const Match& match);
   // The longest prefix of a path of `blocks`, `tokens` long, from which a sequence can continue.
   std::size_t Continuable(std::span<const KvBlock> blocks, std::size_t tokens) const;
   void Count(std::span<const int> tokens, std::size_t kept, std::size_t found,
              std::uint64_t path_hash);
+  // Marks a node as used now.
+  void Use(Node& node);
+  // Puts a node into the orders of eviction where it belongs there, and takes it out. Its time of
+  // use, children and window change only while it is out.
+  void List(Node& node);
+  void Unlist(Node& node);
   Node* Add(Node* parent, std::span<const int> tokens, const KvBlock& block);
   void Extend(Node& node, std::span<const int> tokens, const KvBlock& block);
   void KeepWindow(Node& node, int block);
@@ -149,11 +172,14 @@ class PrefixCache {
   const KvCount blocks_max_;
   const Now now_;
   std::map<std::string, Tree, std::less<>> trees_;  // by owner
+  Order windows_;                                   // nodes with a window
+  std::unordered_set<Node*> with_states_;           // nodes with snapshots
   std::uint64_t clock_ = 0;
   std::unordered_set<std::uint64_t> evicted_;  // path hashes, bounded
   std::vector<std::uint64_t> evicted_order_;   // a ring of the same
   std::size_t evicted_next_ = 0;
   int shared_ = 0, differs_at_ = -1;
+  std::vector<int> stored_instead_;
   PrefixCacheCounters counters_;
 };
 

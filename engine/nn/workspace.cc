@@ -102,7 +102,14 @@ template <typename Array, typename Buffer>
 void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffer) {
   const model::ModelConfig& c = p.config;
   const int tokens = p.tokens_max, heads = c.num_attention_heads, d = c.hidden_size;
-  const int q_dim = heads * c.head_dim, kv_dim = c.num_key_value_heads * c.head_dim;
+  const model::HeadShape most = c.LargestHeads();
+  int q_dim = 0, kv_dim = 0, group = 1;
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const model::HeadShape shape = c.HeadsOf(layer);
+    q_dim = std::max(q_dim, shape.q());
+    kv_dim = std::max(kv_dim, shape.kv());
+    group = std::max(group, shape.group());
+  }
   for (std::vector<float>* of : {&residual, &attention_out, &ffn_out})
     array(*of, base::Area(tokens, d));
   for (std::vector<float>* of : {&k, &v}) array(*of, base::Area(tokens, kv_dim));
@@ -111,17 +118,18 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   buffer(attention, tokens, q_dim);
   buffer(head, 2 * p.logits_max, d);
   array(logits, base::Area(2 * p.logits_max, c.vocab_size));
-  buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, c.head_dim);
-  const int rows = std::max(heads / c.num_key_value_heads, kernels::kAttentionRows);
-  buffer(running, p.threads, rows, c.head_dim);
-  buffer(chunk, p.threads, rows, c.head_dim);
+  buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, most.dim);
+  const int rows = std::max(group, kernels::kAttentionRows);
+  buffer(running, p.threads, rows, most.dim);
+  buffer(chunk, p.threads, rows, most.dim);
   scores.resize(p.threads);
   for (std::vector<float>& of : scores) array(of, base::Area(rows, kernels::kKvBlock));
   tile_q.resize(p.threads);
-  for (ActivationBuffer& of : tile_q) buffer(of, rows, c.head_dim);
+  for (ActivationBuffer& of : tile_q) buffer(of, rows, most.dim);
 }
 
-Workspace::Workspace(const Params& p) : tokens_max(p.tokens_max), logits_max(p.logits_max) {
+Workspace::Workspace(const Params& p)
+    : tokens_max(p.tokens_max), context_length(p.context_length), logits_max(p.logits_max) {
   ForEach(
       p, [](auto& array, std::size_t elements) { array.resize(elements); },
       [](auto& buffer, auto... sizes) { buffer.Resize(sizes...); });

@@ -80,6 +80,7 @@ struct Workspace {
   static std::size_t Bytes(const Params& params);
 
   int tokens_max = 0;  // T
+  int context_length = 0;
   int logits_max = 0;
   std::vector<float> residual;       // [T, D]
   ActivationBuffer hidden;           // [T, D], normed input of attention, feed-forward and head

@@ -45,7 +45,7 @@ std::int64_t TensorBytes(const model::ModelFile& file, const std::string& name) 
 std::int64_t Cached(const model::ModelConfig& c, int layer, const BuildOptions& o) {
   std::int64_t tokens = o.context_length;
   if (c.WindowOf(layer) > 0) tokens = std::min<std::int64_t>(tokens, c.sliding_window);
-  const auto elements = static_cast<double>(2 * tokens * c.num_key_value_heads * c.head_dim);
+  const auto elements = static_cast<double>(2 * tokens * c.HeadsOf(layer).kv());
   return static_cast<std::int64_t>(elements * o.kv_element_bytes);
 }
 

@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
 #include "engine/base/json.h"
+#include "engine/base/json_text.h"
 
 namespace thermocline::placement {
 namespace {
@@ -68,11 +69,6 @@ Json ToJson(const PlacementFile& file) {
   return json;
 }
 
-std::string Text(const Json& json, const char* name) {
-  const Json* value = json.Find(name);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 std::int64_t Number(const Json& json, const char* name) {
   const Json* value = json.Find(name);
   return value != nullptr && value->is_int() ? value->as_int() : -1;
@@ -92,17 +88,17 @@ Result<Json> ReadWhole(const std::string& path) {
   for (const auto& [key, value] : parsed->as_object()) {
     if (key != "checksum") rest.object().emplace_back(key, value);
   }
-  if (Checksum(rest) != Text(*parsed, "checksum"))
+  if (Checksum(rest) != base::TextOf(*parsed, "checksum"))
     return base::DataLoss(path, ": the placement file is damaged: its checksum does not match",
                           kAnew);
   return rest;
 }
 
 Status CheckIdentity(const std::string& path, const Json& json, const PlacementIdentity& expected) {
-  if (const std::string hash = Text(json, "model_hash"); hash != expected.model_hash)
+  if (const std::string hash = base::TextOf(json, "model_hash"); hash != expected.model_hash)
     return base::FailedPrecondition(path, ": the placement is of the model ", hash, ", not of ",
                                     expected.model_hash, kAnew);
-  if (const std::string key = Text(json, "machine_key"); key != expected.machine_key)
+  if (const std::string key = base::TextOf(json, "machine_key"); key != expected.machine_key)
     return base::FailedPrecondition(path, ": the placement is of the machine '", key, "', not of '",
                                     expected.machine_key, "'", kAnew);
   return OkStatus();
@@ -144,10 +140,10 @@ Result<PlacementFile> ReadPlacement(const std::string& path, const PlacementIden
   };
   PlacementFile out{.model_hash = expected.model_hash,
                     .machine_key = expected.machine_key,
-                    .profile = Text(json, "profile"),
+                    .profile = base::TextOf(json, "profile"),
                     .hot_bytes = Number(json, "hot_bytes"),
                     .memory_bytes = Number(json, "memory_bytes"),
-                    .head_hot = Text(json, "head") == "hot",
+                    .head_hot = base::TextOf(json, "head") == "hot",
                     .layers = {}};
   const Json* layers = json.Find("layers");
   const std::size_t count = layers != nullptr && layers->is_array() ? layers->as_array().size() : 0;
@@ -158,10 +154,10 @@ Result<PlacementFile> ReadPlacement(const std::string& path, const PlacementIden
   for (std::size_t l = 0; l < count; ++l) {
     const Json& from = layers->as_array()[l];
     PlacementFile::Layer& layer = out.layers.emplace_back();
-    layer.home_hot = Text(from, "home") == "hot";
+    layer.home_hot = base::TextOf(from, "home") == "hot";
     layer.tiers.assign(expected.intermediate_size, Tier::kMemory);
-    if (!SetBits(Text(from, "hot"), Tier::kHot, layer.tiers) ||
-        !SetBits(Text(from, "flash"), Tier::kFlash, layer.tiers))
+    if (!SetBits(base::TextOf(from, "hot"), Tier::kHot, layer.tiers) ||
+        !SetBits(base::TextOf(from, "flash"), Tier::kFlash, layer.tiers))
       return wrong("bits of layer ", l, " that are not one for each neuron");
   }
   return out;

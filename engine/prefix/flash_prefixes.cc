@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "engine/base/index.h"
@@ -19,6 +20,13 @@ namespace {
 constexpr int kBlock = kernels::kKvBlock;
 constexpr double kSliceS = 0.01;
 constexpr std::size_t kReadAhead = 16;  // blocks
+
+// The name of a chain's owner among those of a file: the root of its chains is nobody else's.
+std::uint32_t OwnerOf(std::span<const SlotKey> chain) {
+  std::uint32_t owner = 0;
+  std::memcpy(&owner, chain.front().data(), sizeof(owner));
+  return owner;
+}
 
 }  // namespace
 
@@ -226,27 +234,34 @@ void FlashPrefixes::ReadAhead(const Restoring& restoring, std::size_t block) con
   if (left <= windows) windows_->WillRead(restoring.windows[windows - left]);
 }
 
+void FlashPrefixes::MakeRoom(const nn::KvCount& blocks) {
+  if (writer_ == nullptr) return;
+  constexpr double kPatienceMax = 0.1;  // seconds, for others that answer
+  const double again_s = std::max(1, blocks.whole) * kBlock * compute_s_;
+  const double patience_s = compute_s_ == 0 ? kPatienceMax : std::min(again_s, kPatienceMax);
+  writer_->MakeRoom(blocks, std::chrono::duration<double>(patience_s));
+}
+
 void FlashPrefixes::Keep(std::string_view owner, std::span<const int> tokens,
                          const nn::KvCache& cache) {
   ReleaseWritten();
   if (writer_ == nullptr || base::IntSize(tokens) < tokens_min_) return;
   const std::vector<SlotKey> chain = keys_.Chain(owner, tokens);
   blocks_->Touch(chain);
-  for (int i = 0; i + 1 < base::IntSize(chain); ++i) KeepBlock(cache, i, chain[i + 1], chain[i]);
+  for (int i = 0; i + 1 < base::IntSize(chain); ++i)
+    KeepBlock(cache, chain[i + 1], {.parent = chain[i], .depth = i, .owner = OwnerOf(chain)});
   if (states_ != nullptr && cache.has_state()) KeepState(chain, tokens, cache);
 }
 
-void FlashPrefixes::KeepBlock(const nn::KvCache& cache, int index, const SlotKey& key,
-                              const SlotKey& before) {
-  const nn::KvBlock block = cache.block(index);
+// `place.depth` is the block's index.
+void FlashPrefixes::KeepBlock(const nn::KvCache& cache, const SlotKey& key,
+                              const SlotFile::Place& place) {
+  const nn::KvBlock block = cache.block(place.depth);
   const auto keep = [&](SlotFile* file, KvKind kind) {
     if (file == nullptr || block[kind] < 0 || file->Has(key)) return;
-    writer_->Enqueue({.file = file,
-                      .key = key,
-                      .before = before,
-                      .depth = kind == KvKind::kWhole ? index : 0,
-                      .kind = kind,
-                      .block = block[kind]});
+    SlotFile::Place own = place;
+    if (kind == KvKind::kWindow) own.depth = 0;  // the blocks before a window need not be there
+    writer_->Enqueue({.file = file, .key = key, .place = own, .kind = kind, .block = block[kind]});
   };
   keep(blocks_.get(), KvKind::kWhole);
   keep(windows_.get(), KvKind::kWindow);
@@ -260,11 +275,12 @@ void FlashPrefixes::KeepState(std::span<const SlotKey> chain, std::span<const in
   const auto since = tokens.subspan(index * kBlock, end - index * kBlock);
   const SlotKey key = PrefixKeys::State(chain[index], since);
   if (states_->Has(key) || !writer_->TakesStates()) return;
-  KeepBlock(cache, index, PrefixKeys::Block(chain[index], since), chain[index]);
+  const SlotFile::Place place{.parent = chain[index], .depth = index, .owner = OwnerOf(chain)};
+  KeepBlock(cache, PrefixKeys::Block(chain[index], since), place);
   const std::span<const float> state = cache.state();
   writer_->Enqueue({.file = states_.get(),
                     .key = key,
-                    .before = chain[index],
+                    .place = {.parent = place.parent, .depth = 0, .owner = place.owner},
                     .state = {state.begin(), state.end()}});
 }
 

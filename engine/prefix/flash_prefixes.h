@@ -78,9 +78,8 @@ class FlashPrefixes {
   void ReleaseWritten() {
     if (writer_ != nullptr) writer_->ReleaseWritten();
   }
-  void MakeRoom(const nn::KvCount& blocks) {
-    if (writer_ != nullptr) writer_->MakeRoom(blocks);
-  }
+  // Waits for the writer no longer than computing the blocks again would take.
+  void MakeRoom(const nn::KvCount& blocks);
   // Sets the measured time of computing a prompt's token, with which reading is compared.
   void SetComputeSeconds(double token_s) { compute_s_ = token_s; }
 
@@ -110,8 +109,8 @@ class FlashPrefixes {
   Status RestoreBlock(const Restoring& restoring, nn::KvCache& cache);
   Status RestoreState(const Restoring& restoring, nn::KvCache& cache);
   void ReadAhead(const Restoring& restoring, std::size_t block) const;
-  void KeepBlock(const nn::KvCache& cache, int index, const store::SlotKey& key,
-                 const store::SlotKey& before);
+  void KeepBlock(const nn::KvCache& cache, const store::SlotKey& key,
+                 const store::SlotFile::Place& place);
   void KeepState(std::span<const store::SlotKey> chain, std::span<const int> tokens,
                  const nn::KvCache& cache);
 

@@ -74,7 +74,14 @@ Status MakeFolder(const std::string& folder) {
   if (error) return base::ErrnoStatus(parent, "make the folder", error.value());
   if (::mkdir(folder.c_str(), 0700) == 0) return OkStatus();
   if (errno != EEXIST) return base::ErrnoStatus(folder, "make the folder", errno);
-  if (fs::is_directory(folder, error)) return OkStatus();
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+    if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+      base::LogWarning(folder,
+                       ": others may write here and so take away or replace what the prefix "
+                       "cache keeps; give it a folder of its own: chmod 700");
+    return OkStatus();
+  }
   return base::InvalidArgument(folder, ": not a folder; the prefix cache needs one of its own");
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/base/posix_error.h"
 #include "engine/base/random.h"
 #include "engine/base/sha256.h"
@@ -38,7 +39,7 @@ Result<std::string> ReadSecret(const std::string& path) {
   ASSIGN_OR_RETURN(std::string secret, base::ReadFileToString(path, kSecretBytes + 1));
   if (secret.size() == kSecretBytes) return secret;
   return base::DataLoss(path, ": has ", secret.size(), " bytes instead of ", kSecretBytes,
-                        "; remove the folder: what it holds cannot be found without them");
+                        "; a new one is made, and prefixes stored so far are computed again");
 }
 
 }  // namespace
@@ -86,7 +87,11 @@ std::string PrefixKeys::FileName() const {
 Result<std::string> FolderSecret(const std::string& folder) {
   const std::string path = folder + "/secret";
   ASSIGN_OR_RETURN(const auto lock, base::FolderLock::Of(path));
-  if (base::PathExists(path)) return ReadSecret(path);
+  if (base::PathExists(path)) {
+    auto read = ReadSecret(path);
+    if (read.status().code() != StatusCode::kDataLoss) return read;
+    base::LogWarning(read.status().message());
+  }
   std::string secret;
   while (secret.size() < kSecretBytes) {
     const std::uint64_t bits = base::RandomBits64();

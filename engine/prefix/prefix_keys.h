@@ -35,8 +35,7 @@ class PrefixKeys {
 };
 
 // The secret of a folder: 32 random bytes in its file "secret", which only its owner may read, and
-// which is made if there is none. Errors as base::ErrnoStatus; DataLoss: the file has another
-// length.
+// which is made if there is none, or one of another length. Errors as base::ErrnoStatus.
 Result<std::string> FolderSecret(const std::string& folder);
 
 }  // namespace thermocline::prefix

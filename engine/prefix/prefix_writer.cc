@@ -50,25 +50,35 @@ void PrefixWriter::Enqueue(Item item) {
   if (item.block >= 0) pool_.AddHolder(item.kind, item.block);
   states_queued_ += item.state.empty() ? 0 : 1;
   queue_.push_back(std::move(item));
+  ++counters_.queued;
   changed_.NotifyOne();
 }
 
 void PrefixWriter::Forget(const Item& item) {
   queued_.erase(NameOf(item));
   states_queued_ -= item.state.empty() ? 0 : 1;
+  --counters_.queued;
 }
 
 void PrefixWriter::ReleaseWritten() {
   const base::MutexLock lock(mutex_);
+  ReleaseBlocks();
+}
+
+void PrefixWriter::ReleaseBlocks() {
   for (const Item& item : written_)
     if (item.block >= 0) pool_.Release(item.kind, item.block);
   written_.clear();
 }
 
-void PrefixWriter::MakeRoom(const nn::KvCount& blocks) {
+void PrefixWriter::MakeRoom(const nn::KvCount& blocks, std::chrono::duration<double> patience) {
   if (pool_.HasFree(blocks)) return;
-  ReleaseWritten();
-  const base::MutexLock lock(mutex_);
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+  base::MutexLock lock(mutex_);
+  for (ReleaseBlocks(); !pool_.HasFree(blocks) && (writing_ || !queue_.empty()); ReleaseBlocks()) {
+    if (Clock::now() >= until) break;
+    wrote_.WaitUntil(mutex_, until);
+  }
   // A chain without its end can be used, one without its beginning cannot.
   for (; !queue_.empty() && !pool_.HasFree(blocks); ++counters_.dropped_for_room) DropLast();
 }
@@ -95,6 +105,7 @@ void PrefixWriter::Main() {
     Item item = std::move(queue_.front());
     queue_.pop_front();
     const bool pause = Clock::now() < refused_until;
+    writing_ = true;
     lock.Unlock();
     const Status status = pause ? OkStatus() : Write(item);
     lock.Lock();
@@ -106,6 +117,8 @@ void PrefixWriter::Main() {
     Forget(item);
     item.state = {};
     written_.push_back(std::move(item));
+    writing_ = false;
+    wrote_.NotifyAll();
   }
 }
 
@@ -114,7 +127,7 @@ Status PrefixWriter::Write(const Item& item) {
   const std::span<const std::byte> data =
       item.block >= 0 ? std::as_bytes(std::span(pool_.data(item.kind, item.block), bytes))
                       : std::as_bytes(std::span(item.state));
-  return item.file->Write(item.key, item.before, item.depth, data);
+  return item.file->Write(item.key, item.place, data);
 }
 
 }  // namespace thermocline::prefix

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <thread>
@@ -18,6 +19,7 @@ namespace thermocline::prefix {
 struct PrefixWriterCounters {
   std::atomic<std::int64_t> dropped_for_room{0};  // items given up because memory was short
   std::atomic<std::int64_t> dropped_by_error{0};  // items that the disk refused
+  std::atomic<std::int64_t> queued{0};            // items that are not written yet
 };
 
 // Decode thread only, except the counters. Borrows the pool and the files of the items.
@@ -26,8 +28,8 @@ class PrefixWriter {
   // A slot to write: a block of the pool, which it holds until it is written, or a copied state.
   struct Item {
     store::SlotFile* file = nullptr;
-    store::SlotKey key{}, before{};
-    int depth = 0;
+    store::SlotKey key{};
+    store::SlotFile::Place place = {};
     nn::KvKind kind = nn::KvKind::kWhole;
     int block = -1;
     std::vector<float> state = {};
@@ -46,14 +48,16 @@ class PrefixWriter {
   bool TakesStates() const EXCLUDES(mutex_);
   // Gives back the memory of written blocks.
   void ReleaseWritten() EXCLUDES(mutex_);
-  // Gives up queued blocks, too, the last ones first, until the pool has `blocks` free.
-  void MakeRoom(const nn::KvCount& blocks) EXCLUDES(mutex_);
+  // Waits at most `patience` for blocks to be written, and then gives up queued ones, the last ones
+  // first, until the pool has `blocks` free.
+  void MakeRoom(const nn::KvCount& blocks, std::chrono::duration<double> patience) EXCLUDES(mutex_);
 
   const PrefixWriterCounters& counters() const { return counters_; }
 
  private:
   static store::SlotKey NameOf(const Item& item);
   void Forget(const Item& item) REQUIRES(mutex_);
+  void ReleaseBlocks() REQUIRES(mutex_);
   void DropLast() REQUIRES(mutex_);
   void Main() EXCLUDES(mutex_);
   Status Write(const Item& item);
@@ -61,12 +65,12 @@ class PrefixWriter {
   nn::KvPool& pool_;
   PrefixWriterCounters counters_;
   mutable base::Mutex mutex_;
-  base::Condition changed_;
+  base::Condition changed_, wrote_;
   std::deque<Item> queue_ GUARDED_BY(mutex_);
   std::vector<Item> written_ GUARDED_BY(mutex_);
   std::unordered_set<store::SlotKey, store::SlotKeyHash> queued_ GUARDED_BY(mutex_);
   int states_queued_ GUARDED_BY(mutex_) = 0;
-  bool ends_ GUARDED_BY(mutex_) = false;
+  bool writing_ GUARDED_BY(mutex_) = false, ends_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

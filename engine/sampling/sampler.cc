@@ -69,6 +69,7 @@ void Sampler::Begin(const SamplingParams& params, std::span<const int> prompt) {
   random_ = SeededRandomSource(params.seed);
   dry_.Begin(params_);
   matcher_.Begin(params.constraint);
+  thought_.Begin(params.thought);
   failure_ = nullptr;
   if (dry_.on()) tokens_.assign(prompt.begin(), prompt.end());
   prompt_tokens_ = tokens_.size();
@@ -85,6 +86,7 @@ void Sampler::Accept(int token) {
   const std::size_t at = token;
   if (generated_counts_[at]++ == 0 && !in_prompt_[at]) touched_.push_back(token);
   tokens_.push_back(token);
+  if (thought_.on()) thought_.Accept(token);
   if (!matcher_.on()) return;
   matcher_.Accept(token);
   if (matcher_.overrun()) failure_ = kTooAmbiguous;
@@ -92,6 +94,7 @@ void Sampler::Accept(int token) {
 
 void Sampler::Retract() {
   if (matcher_.on()) matcher_.Retract();
+  if (thought_.on()) thought_.Retract();
   const int token = tokens_.back();
   const std::size_t at = token;
   tokens_.pop_back();
@@ -107,7 +110,7 @@ int Sampler::Sample(std::span<const float> logits, int position) {
 }
 
 bool Sampler::MakeMask() {
-  if (!matcher_.on()) return true;
+  if (!matcher_.on() || thought_.ForcedToken() >= 0) return true;
   const base::Stopwatch watch;
   const bool made = matcher_.MakeMask(grammar::Matcher::kSlice);
   seconds_ += watch.Seconds();
@@ -117,6 +120,10 @@ bool Sampler::MakeMask() {
 const Distribution& Sampler::Compute(std::span<const float> logits) {
   CHECK_EQ(logits.size(), scratch_->logits_.size());
   const base::Stopwatch watch;
+  if (const int forced = thought_.ForcedToken(); forced >= 0) {
+    Force(forced);
+    return scratch_->distribution_;
+  }
   std::copy(logits.begin(), logits.end(), scratch_->logits_.begin());
   Adjust();
   // Under a grammar only allowed tokens are candidates.
@@ -133,6 +140,21 @@ const Distribution& Sampler::Compute(std::span<const float> logits) {
   }
   seconds_ += watch.Seconds();
   return scratch_->distribution_;
+}
+
+void Sampler::Force(int token) {
+  masked_ = false;
+  failure_ = nullptr;
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  std::fill(scratch_->logits_.begin(), scratch_->logits_.end(), kNever);
+  scratch_->logits_[token] = 0;
+  scratch_->distribution_.Clear();
+  scratch_->distribution_.Add(token, 1);
+}
+
+int Sampler::Forced(std::span<int> out) {
+  if (thought_.ForcedToken() >= 0) return thought_.Forced(out);
+  return matcher_.on() ? matcher_.Forced(out) : 0;
 }
 
 int Sampler::Top(int count, Scored* out) const {

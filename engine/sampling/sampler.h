@@ -12,6 +12,7 @@
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/dry_penalty.h"
+#include "engine/sampling/thought_budget.h"
 
 namespace thermocline::sampling {
 
@@ -68,9 +69,9 @@ class Sampler {
   bool MakeMask();
   // Returns the seconds spent in Compute and MakeMask since the last call.
   double TakeSeconds() { return std::exchange(seconds_, 0); }
-  // With a grammar: writes the tokens of the text that it forces next, as many as fit `out`.
-  // Returns their number.
-  int Forced(std::span<int> out) { return matcher_.on() ? matcher_.Forced(out) : 0; }
+  // Writes the tokens that must come next, of the end of reasoning or of the text that a grammar
+  // forces, as many as fit `out`. Returns their number.
+  int Forced(std::span<int> out);
   // True if the grammar allows no token after the first `count` accepted tokens.
   bool IsOver(std::size_t count) const { return matcher_.on() && matcher_.IsOver(count); }
   // True if the grammar did not allow one of them.
@@ -86,6 +87,7 @@ class Sampler {
 
  private:
   void Adjust();
+  void Force(int token);
   void HoldBackEnd();
   void ApplyGrammar();
   void KeepTop();
@@ -103,6 +105,7 @@ class Sampler {
   std::size_t prompt_tokens_ = 0;      // of tokens_
   std::vector<float> held_back_;       // logits of params_.end_tokens
   grammar::Matcher matcher_;           // of params_.constraint
+  ThoughtBudget thought_;              // of params_.thought
   bool masked_ = false;                // logits_ are masked by the grammar
   const char* failure_ = nullptr;
   double seconds_ = 0;

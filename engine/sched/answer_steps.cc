@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/index.h"
+#include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
 #include "engine/sampling/score.h"
 
@@ -63,7 +64,7 @@ void AnswerSteps::RestorePrefix(Sequence& s, nn::KvCache& cache) const {
     const auto tokens = std::span<const int>(s.tokens).first(usable + (behind ? 1 : 0));
     const std::string& owner = s.job.request.prefix_owner;
     (void)p_.prefixes->RestorePrefix(owner, tokens, cache);
-    if (!s.started) s.usage.cache_miss_at = p_.prefixes->differs_at();
+    if (!s.started) SeeDifference(s);
     s.restoring.reset();
     if (p_.flash != nullptr && !s.flash_failed) s.restoring = p_.flash->Find(owner, tokens, cache);
     found = cache.length();
@@ -71,8 +72,25 @@ void AnswerSteps::RestorePrefix(Sequence& s, nn::KvCache& cache) const {
   SetMarks(s, cache, whole);
   if (!s.started) {
     s.usage.cached_tokens = found;
+    s.usage.flash_tokens = 0;  // those of a restoration that was given up do not count
     s.computed_to = found;
   }
+}
+
+void AnswerSteps::SeeDifference(Sequence& s) const {
+  const int at = s.usage.cache_miss_at = p_.prefixes->differs_at();
+  if (at < 0 || !p_.log_differences) return;
+  constexpr int kSeen = static_cast<int>(nn::PrefixCache::kSeenTokens);
+  const auto text = [&](std::span<const int> tokens) {
+    return p_.tokenizer.Decode({tokens.begin(), tokens.end()}, true);
+  };
+  const auto tokens = std::span<const int>(s.tokens);
+  const int before = std::min(at, kSeen), after = std::min(base::IntSize(tokens) - at, kSeen);
+  base::LogInfo(
+      "a prompt of ", tokens.size(), " tokens", s.job.request.tenant.empty() ? "" : " of tenant ",
+      s.job.request.tenant, " differs from a cached one at token ", at, ": after '",
+      text(tokens.subspan(at - before, before)), "' it has '", text(tokens.subspan(at, after)),
+      "' instead of '", text(p_.prefixes->stored_instead()), "'");
 }
 
 void AnswerSteps::Restore(Sequence& s, nn::KvCache& cache) const {
@@ -200,6 +218,21 @@ int AnswerSteps::TokensLeft(const Sequence& s) const {
   return max_tokens == 0 ? room : std::min(room, max_tokens - s.usage.completion_tokens);
 }
 
+// The KV cache of tokens that were decoded in a lossy mode differs from the one that prefill
+// computes, so it is not shared with other requests.
+std::size_t AnswerSteps::TokensToKeep(const Sequence& s, const nn::KvCache& cache) {
+  return std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
+                   s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
+}
+
+void AnswerSteps::Suspend(Sequence& s, nn::KvCache& cache) const {
+  s.suspended = true;
+  if (p_.flash != nullptr && !s.job.request.embed.has_value())
+    p_.flash->Keep(s.job.request.prefix_owner,
+                   std::span<const int>(s.tokens).first(TokensToKeep(s, cache)), cache);
+  cache.Clear();
+}
+
 void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
   s.usage.ended_at = SteadyClock::now();
   Status& error = s.error.status;
@@ -210,10 +243,7 @@ void AnswerSteps::Finish(Sequence& s, nn::KvCache& cache, Stop why) const {
     error = LateStatus(s.job, s.usage, cache.length(), given_up);
   const bool lost = s.error.kv_cache_lost;
   if (p_.prefixes != nullptr && lost) p_.prefixes->Clear();
-  // The KV cache of tokens that were decoded in a lossy mode is not shared with other requests: it
-  // differs from the one that prefill computes.
-  const auto kept = std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
-                              s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
+  const std::size_t kept = TokensToKeep(s, cache);
   if (!s.tokens.empty()) cache.SetLength(static_cast<int>(kept));
   if (p_.prefixes != nullptr && !lost && !s.tokens.empty()) Keep(s, kept, cache);
   cache.Clear();

@@ -49,6 +49,7 @@ class AnswerSteps {
     std::atomic<std::int64_t>* heartbeat = nullptr;  // counts steps and slices of waiting time
     StepCounters* steps = nullptr;
     std::function<void()> on_end = {};  // called before a request's channel ends
+    bool log_differences = false;       // ServingOptions::log_prefix_differences
   };
   explicit AnswerSteps(const Params& params) : p_(params) {}
 
@@ -85,6 +86,9 @@ class AnswerSteps {
                  std::span<const float> logits) const;
   // Returns the number of further tokens that the answer may have.
   int TokensLeft(const Sequence& s) const;
+  // Gives back the sequence's KV cache, to be restored or computed again before its next step. With
+  // a flash tier it is queued for writing first, and its memory is free once it is written.
+  void Suspend(Sequence& s, nn::KvCache& cache) const;
   // Ends the sequence: stores its reusable prefix in the prefix cache and finishes the client's
   // channel.
   void Finish(Sequence& s, nn::KvCache& cache, Stop why) const;
@@ -95,8 +99,12 @@ class AnswerSteps {
   const text::Tokenizer& tokenizer() const { return p_.tokenizer; }
 
  private:
+  // The number of tokens in `cache` whose KV cache other steps may use.
+  static std::size_t TokensToKeep(const Sequence& s, const nn::KvCache& cache);
   // Offers the first `tokens` tokens of the sequence to both tiers.
   void Keep(const Sequence& s, std::size_t tokens, const nn::KvCache& cache) const;
+  // Reports where the last lookup's prompt differs from a cached one; logs the text if asked to.
+  void SeeDifference(Sequence& s) const;
   void Score(Sequence& s, const Chunk& chunk, std::span<const float> logits) const;
   // Chooses the positions of snapshots of a recurrent model's state. `whole`: the prefix cache was
   // not consulted.

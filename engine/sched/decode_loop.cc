@@ -53,7 +53,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
       cache_.Swap(s.cache);
       return why == Stop::kYielded ? TurnEnd::kYielded : TurnEnd::kReaderSlow;
     case Stop::kNoMemory:
-      cache_.Clear();
+      answers_.Suspend(s, cache_);
       return TurnEnd::kNoMemory;
     default:
       answers_.Finish(s, cache_, why);
@@ -145,6 +145,7 @@ Stop DecodeLoop::Prefill(Sequence& s) {
 int DecodeLoop::PrefillTokensMax() const {
   constexpr int kShort = 64;  // while others wait
   const int most = transformer_.tokens_max();
+  if (transformer_.config().architecture->encoder) return most;  // a text is one step
   return short_steps_ && most > kShort && crowded_ && crowded_() ? kShort : most;
 }
 
@@ -170,7 +171,7 @@ Stop DecodeLoop::PrefillChunk(Sequence& s, std::span<const float>& logits) {
       chunk.tokens, cache_,
       chunk.score  ? Transformer::Logits::kAll
       : chunk.last ? Transformer::Logits::kLast
-                   : Transformer::Logits::kNone,
+                   : Transformer::Logits::kNothing,
       chunk.generated ? Transformer::Step::kVerify : Transformer::Step::kPrefill);
   if (!computed.ok()) {
     s.error = computed.error();

@@ -345,7 +345,7 @@ bool Scheduler::MakeRoom(const nn::KvCount& blocks) {
     if (victim == nullptr) return false;  // the sequences that share the step need all of it
     if (!victim->paused_since.has_value() && victim->seniority() < current_->seniority())
       return false;
-    victim->cache.Clear();
+    answers_.Suspend(*victim, victim->cache);
     shared_.ReleaseDecoder(*victim);
   }
   return true;

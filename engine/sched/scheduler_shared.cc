@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "engine/base/index.h"
 #include "engine/sched/scheduler.h"
@@ -287,10 +288,11 @@ void Scheduler::AddPrefill(std::vector<Sequence*>& prefilling,
   for (const Sequence* s : prefilling) waiting += s->wanted() - s->cache.length();
   int left = budget_.PrefillTokens(answers, waiting, most);
   int rows = params_.loop.logits_max - answers;
+  bool restored = false;  // the other answers wait for one slice a step, however many restore
   for (Sequence* s : prefilling) {
     if (left < 1 || rows < 1 || base::IntSize(steps) >= params_.parts_max) return;
     if (s->cache.length() == 0) answers_.RestorePrefix(*s, s->cache);
-    if (s->restoring.has_value() && !Restore(*s)) continue;
+    if (s->restoring.has_value() && (std::exchange(restored, true) || !Restore(*s))) continue;
     if (s->answers()) continue;  // the prefix cache had all of it: it answers from the next step on
     const AnswerSteps::Chunk chunk = answers_.NextChunk(*s, s->cache, left);
     if (chunk.last && !shared_.MakeMask(*s)) {  // its first token could not be drawn
@@ -346,7 +348,7 @@ void Scheduler::MakeRoomFor(std::vector<SharedLoop::SequenceStep>& steps) {
       wanted.window += more.window;
       wanted.states += more.states;
     } else {
-      s.cache.Clear();
+      answers_.Suspend(s, s.cache);
       step.why = Stop::kNoMemory;
       ++s.usage.preemptions;
       ++figures_.preemptions;

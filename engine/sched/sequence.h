@@ -67,7 +67,7 @@ struct Sequence {
   // Tokens that must be in the KV cache before the next one can be computed.
   int wanted() const { return base::IntSize(tokens) - (usage.completion_tokens > 0 ? 1 : 0); }
   // Returns true if its memory was reclaimed: its KV cache is recomputed before it continues.
-  bool dropped() const { return started && cache.length() == 0; }
+  bool dropped() const { return (started || suspended) && cache.length() == 0; }
   // Returns true if its next step decodes a token of the answer: its KV cache is complete.
   bool answers() const { return usage.completion_tokens > 0 && cache.length() == wanted(); }
 
@@ -80,6 +80,7 @@ struct Sequence {
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
+  bool suspended = false;    // its memory was wanted for another one
   bool started = false;      // its first turn has begun
   int computed_to = 0;       // tokens that were ever computed or restored
   std::size_t embedded = 0;  // texts whose vectors were sent, with Request::embed

@@ -77,7 +77,7 @@ exec::StepResult<std::span<const float>> SharedLoop::Forward(std::span<const Seq
   kept_ = 0;
   step_ = reads ? (decoded ? Transformer::Step::kMixed : Transformer::Step::kPrefill)
                 : (verifies ? Transformer::Step::kVerify : Transformer::Step::kDecode);
-  auto logits = transformer_.ForwardParts(parts_, step_);
+  auto logits = transformer_.ForwardParts(parts_, step_, step_ == Transformer::Step::kPrefill);
   transformer_.SetOnWait({});
   return logits;
 }

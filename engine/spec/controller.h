@@ -98,6 +98,7 @@ class Controller {
   // Adds the times of a target step of `tokens` tokens, and of a drafted token, measured outside of
   // a round.
   void AddStep(int tokens, double seconds) { verify_.Add(tokens, seconds); }
+  void SetSteps(const StepTimes& times) { verify_ = times; }
   void AddDraftToken(double seconds) { draft_s_.Add(seconds); }
 
   const StepTimes& verify_s() const { return verify_; }

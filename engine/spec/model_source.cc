@@ -145,12 +145,12 @@ Result<std::span<const float>> ModelSource::Feed() {
     const std::size_t count = std::min(chunk, wanted_.size() - cached_.size());
     const auto tokens = std::span(wanted_).subspan(cached_.size(), count);
     const bool last = cached_.size() + count == wanted_.size();
-    ASSIGN_OR_RETURN(logits,
-                     transformer_->Forward(
-                         tokens, *cache_,
-                         last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNone,
-                         self || count == 1 ? exec::Transformer::Step::kDecode
-                                            : exec::Transformer::Step::kPrefill));
+    ASSIGN_OR_RETURN(
+        logits, transformer_->Forward(
+                    tokens, *cache_,
+                    last ? exec::Transformer::Logits::kLast : exec::Transformer::Logits::kNothing,
+                    self || count == 1 ? exec::Transformer::Step::kDecode
+                                       : exec::Transformer::Step::kPrefill));
     cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   }
   return WithAllTokens(logits);

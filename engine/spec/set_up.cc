@@ -295,6 +295,18 @@ void Speculation::WarmUp(int token, double seconds) {
   cache_->Clear();
 }
 
+void Speculation::WarmUp(int token, double seconds, const StepTimes& known) {
+  if (source_ == nullptr) return;
+  controller_->SetSteps(known);
+  if (model_ != nullptr) MeasureDraft(token, seconds / 2);
+  cache_->Clear();
+}
+
+std::optional<StepTimes> Speculation::step_times() const {
+  if (controller_ == nullptr || controller_->verify_s()(1) <= 0) return std::nullopt;
+  return controller_->verify_s();
+}
+
 void Speculation::MeasureDraft(int token, double seconds) {
   const std::vector<int> prompt(4, token);
   const int all = model_->threads();

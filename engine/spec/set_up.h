@@ -8,6 +8,7 @@
 #include "engine/load/loaded_model.h"
 #include "engine/spec/decoder.h"
 #include "engine/spec/draft_source.h"
+#include "engine/spec/estimates.h"
 
 namespace thermocline::spec {
 
@@ -50,6 +51,10 @@ class Speculation {
   // slow target exceeds this time after two measured steps, and is then measured while requests
   // run.
   void WarmUp(int token, double seconds);
+  // The same with the times of an earlier load of the same model: measures the draft alone.
+  void WarmUp(int token, double seconds, const StepTimes& known);
+  // nullopt if nothing was measured.
+  std::optional<StepTimes> step_times() const;
 
   // The decoder of every request; without a source if the mode is off.
   Decoder& decoder() { return *decoder_; }

@@ -20,11 +20,13 @@ namespace thermocline::store {
 namespace {
 
 constexpr std::uint64_t kSlotsPage = 4096;
-constexpr std::uint32_t kSlotsVersion = 1;
+constexpr std::uint32_t kSlotsVersion = 2;
 constexpr std::array<char, 8> kSlotsMagic = {'T', 'C', 'S', 'L', 'O', 'T', 'S', '1'};
 // The file grows only where the file system keeps this much free, or a twentieth of itself.
 constexpr std::uint64_t kFreeMin = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFreeShareMin = 20;
+// Slots that were not used for this long are replaced first in a full file, of any owner.
+constexpr std::uint64_t kKeptS = 24 * 60 * 60;
 // Bounds the memory of the index: some 250 bytes a slot.
 constexpr std::uint64_t kSlotsMax = 1 << 18;
 
@@ -81,8 +83,8 @@ struct SlotFile::Entry {
   SlotKey key{}, parent{};
   std::array<std::uint64_t, 2> checksum{};
   std::uint64_t used = 0;
-  std::uint32_t depth = 0;
-  std::array<std::byte, 28> zero{};
+  std::uint32_t depth = 0, owner = 0;
+  std::array<std::byte, 24> zero{};
   std::uint64_t self = 0;
 
   std::uint64_t SelfOf() const {
@@ -162,6 +164,7 @@ Status SlotFile::Load() {
                .checksum = entry.checksum,
                .used = entry.used,
                .depth = entry.depth,
+               .owner = entry.owner,
                .taken = true};
     Remember(i);
   }
@@ -195,7 +198,11 @@ void SlotFile::Order() {
   std::stable_sort(taken.begin(), taken.end(),
                    [this](std::uint32_t a, std::uint32_t b)
                        REQUIRES(mutex_) { return all_[a].used < all_[b].used; });
-  for (const std::uint32_t i : taken) all_[i].order = order_.insert(order_.end(), i);
+  for (const std::uint32_t i : taken) {
+    SlotList& order = orders_[all_[i].owner];
+    all_[i].turn = ++turn_;
+    all_[i].order = order.insert(order.end(), i);
+  }
 }
 
 bool SlotFile::Has(const SlotKey& key) const {
@@ -216,7 +223,9 @@ void SlotFile::Touch(std::span<const SlotKey> chain) {
     if (found == index_.end()) continue;
     Slot& slot = all_[found->second];
     slot.used = now;
-    order_.splice(order_.end(), order_, slot.order);
+    slot.turn = ++turn_;
+    SlotList& order = orders_[slot.owner];
+    order.splice(order.end(), order, slot.order);
   }
 }
 
@@ -264,7 +273,9 @@ void SlotFile::Forget(std::uint32_t at) {
   index_.erase(slot.key);
   const auto siblings = children_.find(slot.parent);
   if (--siblings->second == 0) children_.erase(siblings);
-  order_.erase(slot.order);
+  const auto order = orders_.find(slot.owner);
+  order->second.erase(slot.order);
+  if (order->second.empty()) orders_.erase(order);
   slot.taken = false;
   --counters_.slots;
 }
@@ -292,26 +303,46 @@ bool SlotFile::MayGrow() const {
   return free > std::min(kFreeMin, all / kFreeShareMin) + stride_;
 }
 
-std::optional<std::uint32_t> SlotFile::TakeSlot(const SlotKey& parent) {
+std::optional<std::uint32_t> SlotFile::TakeSlot(const Place& place) {
   if (free_.empty() && all_.size() < slots_max_ && MayGrow()) {
     free_.push_back(base::IntSize(all_));
     all_.emplace_back();
   }
-  if (!free_.empty()) {
-    const std::uint32_t at = free_.back();
-    free_.pop_back();
-    all_[at] = {.pins = 1};
-    return at;
-  }
-  for (const std::uint32_t at : order_) {
-    if (all_[at].pins > 0) continue;
-    if (all_[at].key == parent) return std::nullopt;  // the chain alone fills the file
-    Forget(at);
+  if (free_.empty()) {
+    const auto oldest = FindOldest(place);
+    if (!oldest.has_value()) return std::nullopt;
+    Forget(*oldest);
     ++counters_.evicted;
-    all_[at] = {.pins = 1};
-    return at;
+    free_.push_back(*oldest);
   }
-  return std::nullopt;
+  const std::uint32_t at = free_.back();
+  free_.pop_back();
+  all_[at] = {.pins = 1};
+  return at;
+}
+
+std::optional<std::uint32_t> SlotFile::FindOldest(const Place& place) const {
+  // The first slot that may go; nullopt: the chain of the parent would lose its end.
+  const auto first = [&](const SlotList& order) REQUIRES(mutex_) -> std::optional<std::uint32_t> {
+    for (const std::uint32_t at : order) {
+      if (all_[at].pins > 0) continue;
+      return all_[at].key == place.parent ? std::nullopt : std::optional(at);
+    }
+    return std::nullopt;
+  };
+  const SlotList *largest = nullptr, *own = nullptr;
+  std::optional<std::uint32_t> oldest;
+  for (const auto& [owner, order] : orders_) {
+    if (largest == nullptr || order.size() > largest->size()) largest = &order;
+    if (owner == place.owner) own = &order;
+    const auto at = first(order);
+    if (at.has_value() && (!oldest.has_value() || all_[*at].turn < all_[*oldest].turn)) oldest = at;
+  }
+  if (largest == nullptr || !oldest.has_value()) return std::nullopt;
+  const std::uint64_t now = std::time(nullptr);
+  if (all_[*oldest].used + kKeptS < now) return oldest;
+  const bool has_most = own != nullptr && own->size() >= largest->size();
+  return first(has_most ? *own : *largest);
 }
 
 Status SlotFile::WriteEntry(std::uint32_t slot, const Entry* entry) const {
@@ -320,23 +351,23 @@ Status SlotFile::WriteEntry(std::uint32_t slot, const Entry* entry) const {
                   std::as_bytes(std::span(entry == nullptr ? &kNone : entry, 1)));
 }
 
-Status SlotFile::Write(const SlotKey& key, const SlotKey& parent, int depth,
-                       std::span<const std::byte> data) {
+Status SlotFile::Write(const SlotKey& key, const Place& place, std::span<const std::byte> data) {
   CHECK_EQ(data.size(), slot_bytes_);
   if (read_only_) return base::FailedPrecondition(path_, ": another process writes it");
   std::uint32_t at = 0;
   {
     const base::MutexLock lock(mutex_);
     if (index_.contains(key)) return OkStatus();
-    if (depth > 0 && !index_.contains(parent))
+    if (place.depth > 0 && !index_.contains(place.parent))
       return base::FailedPrecondition(path_, ": the slot before it in its chain is missing");
-    const auto slot = TakeSlot(parent);
+    const auto slot = TakeSlot(place);
     if (!slot.has_value()) return base::FailedPrecondition(path_, ": every slot is in use");
     at = *slot;
   }
-  Entry entry{.key = key, .parent = parent, .checksum = ChecksumOf(data)};
+  Entry entry{.key = key, .parent = place.parent, .checksum = ChecksumOf(data)};
   entry.used = std::time(nullptr);
-  entry.depth = depth;
+  entry.depth = place.depth;
+  entry.owner = place.owner;
   entry.self = entry.SelfOf();
   Status status = WriteEntry(at, nullptr);
   if (status.ok()) status = WriteAll(slots_, path_ + ".slots", at * stride_, data);
@@ -349,15 +380,17 @@ Status SlotFile::Write(const SlotKey& key, const SlotKey& parent, int depth,
     return status;
   }
   slot = {.key = key,
-          .parent = parent,
+          .parent = place.parent,
           .checksum = entry.checksum,
           .used = entry.used,
           .depth = entry.depth,
+          .owner = entry.owner,
+          .turn = ++turn_,
           .taken = true};
   // Just before its parent, which is needed longer.
-  const auto before = index_.find(parent);
-  slot.order =
-      order_.insert(before == index_.end() ? order_.end() : all_[before->second].order, at);
+  const auto before = index_.find(place.parent);
+  SlotList& order = orders_[place.owner];
+  slot.order = order.insert(before == index_.end() ? order.end() : all_[before->second].order, at);
   Remember(at);
   counters_.written_bytes += static_cast<std::int64_t>(data.size());
   return OkStatus();

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -74,12 +75,19 @@ class SlotFile {
   // Requires: out of slot_bytes(). NotFound: no such slot. DataLoss: its checksum was wrong, and it
   // is gone. Errors as base::ErrnoStatus.
   Status Read(const SlotKey& key, std::span<std::byte> out) EXCLUDES(mutex_);
-  // Writes a slot that follows `parent`, as the `depth`-th of its chain; 0: `parent` need not have
-  // a slot. OK if the key has a slot already. Requires: data of slot_bytes(); one thread writes.
-  // ResourceExhausted: no space is left. FailedPrecondition: read_only(), `parent` is missing, or
-  // the chain alone fills the file. Errors as base::ErrnoStatus.
-  Status Write(const SlotKey& key, const SlotKey& parent, int depth,
-               std::span<const std::byte> data) EXCLUDES(mutex_);
+  // The place of a new slot: it follows `parent` as the `depth`-th of its chain; 0: `parent` need
+  // not have a slot. In a full file each owner keeps its equal share of
+  // what was used within a day.
+  struct Place {
+    SlotKey parent{};
+    int depth = 0;
+    std::uint32_t owner = 0;
+  };
+  // OK if the key has a slot already. Requires: data of slot_bytes(); one thread writes.
+  // ResourceExhausted: no space is left. FailedPrecondition: read_only(), the parent is missing, or
+  // the chain alone fills what its owner may have. Errors as base::ErrnoStatus.
+  Status Write(const SlotKey& key, const Place& place, std::span<const std::byte> data)
+      EXCLUDES(mutex_);
 
   const SlotFileCounters& counters() const { return counters_; }
 
@@ -89,17 +97,21 @@ class SlotFile {
     SlotKey key{}, parent{};
     std::array<std::uint64_t, 2> checksum{};
     std::uint64_t used = 0;  // Unix time in seconds
-    std::uint32_t depth = 0;
-    int pins = 0;  // readers, or a writer
+    std::uint32_t depth = 0, owner = 0;
+    std::uint64_t turn = 0;  // larger: used later
+    int pins = 0;            // readers, or a writer
     bool taken = false;
-    std::list<std::uint32_t>::iterator order{};  // in order_, if taken
+    std::list<std::uint32_t>::iterator order{};  // in the owner's list, if taken
   };
+  using SlotList = std::list<std::uint32_t>;
   SlotFile(const Options& options, int table, int slots);
   Status Load() EXCLUDES(mutex_);
   Status Reset();
   void Order() REQUIRES(mutex_);
-  // Returns a slot without entry, pinned; nullopt: nothing but the chain of `parent` could go.
-  std::optional<std::uint32_t> TakeSlot(const SlotKey& parent) REQUIRES(mutex_);
+  // Returns a slot without entry, pinned; nullopt: nothing but the chain of the parent could go.
+  std::optional<std::uint32_t> TakeSlot(const Place& place) REQUIRES(mutex_);
+  // Returns the slot to replace: one that was not used for a day, or of the owner with most slots.
+  std::optional<std::uint32_t> FindOldest(const Place& place) const REQUIRES(mutex_);
   void Remember(std::uint32_t slot) REQUIRES(mutex_);
   void Forget(std::uint32_t slot) REQUIRES(mutex_);
   void Free(std::uint32_t slot) REQUIRES(mutex_);
@@ -116,7 +128,9 @@ class SlotFile {
   mutable base::Mutex mutex_;
   std::vector<Slot> all_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
-  std::list<std::uint32_t> order_ GUARDED_BY(mutex_);  // the least recently used first
+  // By owner, the least recently used first.
+  std::map<std::uint32_t, SlotList> orders_ GUARDED_BY(mutex_);
+  std::uint64_t turn_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<SlotKey, std::uint32_t, SlotKeyHash> index_ GUARDED_BY(mutex_);
   std::unordered_map<SlotKey, int, SlotKeyHash> children_ GUARDED_BY(mutex_);  // slots by parent
 };

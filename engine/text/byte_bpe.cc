@@ -77,9 +77,8 @@ BpeTokenizer::BpeTokenizer(const model::Vocabulary& vocabulary,
 }
 
 int BpeTokenizer::FindOrAdd(const std::string& token) {
-  return ids_.emplace(token, vocabulary_.size() + num_parts_).second
-             ? vocabulary_.size() + num_parts_++
-             : Find(token);
+  if (const auto found = ids_.find(token); found != ids_.end()) return found->second;
+  return ids_.emplace(token, vocabulary_.size() + num_parts_++).first->second;
 }
 
 int BpeTokenizer::Find(const std::string& token) const {

@@ -36,6 +36,7 @@ struct Expr {
   };
   Kind kind;
   int line = 0;
+  int height = 0;  // of the first operands below it
   std::string name;
   Value value;
   std::vector<ExprPtr> args;

@@ -1,17 +1,38 @@
 #include "engine/text/jinja_budget.h"
 
+#include <ctime>
+
 #include "engine/base/interruption.h"
 
 namespace thermocline::text::jinja {
+namespace {
+
+constexpr std::int64_t kStepsUntimed = 4096;
+
+// Seconds that the calling thread has had a processor.
+double ThreadSeconds() {
+  std::timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+Budget::Budget(const Limits& limits) : limits_(limits), begin_s_(ThreadSeconds()) {}
 
 Status Budget::Charge(std::size_t bytes) {
-  steps_ += 1 + static_cast<std::int64_t>(bytes / 64);
+  steps_ += 1 + static_cast<std::int64_t>(bytes / 64) + WalkMeter::Take();
   made_bytes_ += bytes;
   if (steps_ > limits_.steps)
     return base::ResourceExhausted("the chat template takes more than ", limits_.steps, " steps");
   if (made_bytes_ / limits_.made_of_output > limits_.output_bytes)
     return base::ResourceExhausted("the chat template makes more than ", limits_.made_of_output,
                                    " times ", limits_.output_bytes, " bytes of text");
+  if (steps_ >= timed_steps_) {
+    timed_steps_ = steps_ + kStepsUntimed;
+    if (ThreadSeconds() - begin_s_ > limits_.thread_s)
+      return base::ResourceExhausted("the chat template takes more than ", limits_.thread_s, " s");
+  }
   if (base::Interrupted()) return base::Unavailable("nobody waits for the chat template's text");
   return OkStatus();
 }
@@ -24,7 +45,7 @@ std::size_t BytesMade(const Expr& expr, const Value& result) {
   std::size_t bytes = 0;
   if (!is_new || !result.is_list()) return bytes;
   for (const Value& item : result.list())
-    if (item.is_string()) bytes += item.as_string().size();
+    bytes += sizeof(Value) + (item.is_string() ? item.as_string().size() : 0);
   return bytes;
 }
 

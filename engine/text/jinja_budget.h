@@ -14,13 +14,15 @@ struct Limits {
   std::int64_t steps = 5'000'000;
   std::size_t output_bytes = kRenderedBytesMax;
   std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
-  int depth = 150;                  // nested expressions and calls
+  int depth = 200;                  // nested expressions, statements and calls
+  double thread_s = 1;              // time on a processor; a long conversation takes a hundredth
 };
 
 // The steps and bytes that one rendering has used so far.
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  // The time of the calling thread counts from here on.
+  explicit Budget(const Limits& limits);
 
   const Limits& limits() const { return limits_; }
   // Charges a step that created `bytes`. ResourceExhausted: a limit is exceeded; Unavailable:
@@ -29,11 +31,13 @@ class Budget {
 
  private:
   const Limits limits_;
-  std::int64_t steps_ = 0;
+  const double begin_s_;
+  std::int64_t steps_ = 0, timed_steps_ = 0;
   std::size_t made_bytes_ = 0;
 };
 
-// Bytes of the texts that an expression has created or copied: a new list has copies of its texts.
+// Bytes of the texts and elements that an expression has created or copied: a new list has copies
+// of its texts.
 std::size_t BytesMade(const Expr& expr, const Value& result);
 
 }  // namespace thermocline::text::jinja

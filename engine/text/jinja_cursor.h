@@ -14,7 +14,7 @@ namespace thermocline::text::jinja {
 class TokenCursor {
  protected:
   using Kind = Expr::Kind;
-  static constexpr int kDepthMax = 120;
+  static constexpr int kDepthMax = 120, kChainMax = 500;
 
   explicit TokenCursor(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
@@ -81,9 +81,15 @@ class TokenCursor {
     expr->line = Peek().line;
     return expr;
   }
+  // A chain of operators is as deep as it is long: it is computed and freed by recursion.
+  Status CheckChain(const Expr& expr) const {
+    return expr.height > kChainMax ? Error("more than ", kChainMax, " operators in a chain")
+                                   : OkStatus();
+  }
   template <typename... Args>
   ExprPtr Make(Kind kind, ExprPtr first, Args... rest) const {
     ExprPtr expr = Make(kind);
+    expr->height = first->height + 1;
     expr->args.push_back(std::move(first));
     (expr->args.push_back(std::move(rest)), ...);
     return expr;

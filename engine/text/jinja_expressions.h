@@ -39,6 +39,7 @@ class ExpressionParser : protected TokenCursor {
         ASSIGN_OR_RETURN(otherwise, Expression());
       }
       value = Make(Kind::kCondition, std::move(value), std::move(condition), std::move(otherwise));
+      RETURN_IF_ERROR(CheckChain(*value));
     }
     return value;
   }
@@ -48,6 +49,7 @@ class ExpressionParser : protected TokenCursor {
     while (Accept("or")) {
       ASSIGN_OR_RETURN(ExprPtr right, And());
       left = Make(Kind::kOr, std::move(left), std::move(right));
+      RETURN_IF_ERROR(CheckChain(*left));
     }
     return left;
   }
@@ -57,6 +59,7 @@ class ExpressionParser : protected TokenCursor {
     while (Accept("and")) {
       ASSIGN_OR_RETURN(ExprPtr right, Not());
       left = Make(Kind::kAnd, std::move(left), std::move(right));
+      RETURN_IF_ERROR(CheckChain(*left));
     }
     return left;
   }
@@ -99,6 +102,7 @@ class ExpressionParser : protected TokenCursor {
       ASSIGN_OR_RETURN(ExprPtr right, (this->*operand)());
       left = Make(Kind::kBinary, std::move(left), std::move(right));
       left->name = op;
+      RETURN_IF_ERROR(CheckChain(*left));
     }
     return left;
   }
@@ -130,6 +134,7 @@ class ExpressionParser : protected TokenCursor {
       } else {
         ASSIGN_OR_RETURN(expr, Test(std::move(expr)));
       }
+      RETURN_IF_ERROR(CheckChain(*expr));
     }
     return expr;
   }
@@ -226,6 +231,7 @@ class ExpressionParser : protected TokenCursor {
       } else {
         return expr;
       }
+      RETURN_IF_ERROR(CheckChain(*expr));
     }
   }
 
@@ -270,6 +276,7 @@ class ExpressionParser : protected TokenCursor {
   Result<ExprPtr> Filters(ExprPtr expr) {
     while (Accept("|")) {
       ASSIGN_OR_RETURN(expr, OneFilter(std::move(expr)));
+      RETURN_IF_ERROR(CheckChain(*expr));
     }
     return expr;
   }

@@ -99,6 +99,7 @@ Result<Value> DictSort(Interpreter&, const Value& value, const Arguments& argume
     return case_sensitive ? text.bytes() : Lower(text).bytes();
   };
   std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+    if (!WalkMeter::Walk(16)) return false;
     return reverse ? key(b) < key(a) : key(a) < key(b);
   });
   Value::List out;
@@ -198,6 +199,8 @@ Result<Value::List> Sorted(const Value& value, const Value& attribute, bool case
       return false;
     }
     const bool fold = !case_sensitive && x->is_string() && y->is_string();
+    if (fold && !WalkMeter::Walk((x->as_string().size() + y->as_string().size()) / 64))
+      return false;
     const auto less = fold ? Result<bool>(Lower(x->text()).bytes() < Lower(y->text()).bytes())
                            : CompareValues("<", *x, *y);
     if (!less.ok()) failed = less.status();
@@ -363,8 +366,8 @@ const std::map<std::string, Test, std::less<>>& Tests() {
       {"ge", TEST(CompareValues(">=", value, arguments.Get(0, "other")))},
       {"lt", TEST(CompareValues("<", value, arguments.Get(0, "other")))},
       {"le", TEST(CompareValues("<=", value, arguments.Get(0, "other")))},
-      {"divisibleby", TEST(value.is_int() && IntOr(arguments.Get(0, "num"), 0) != 0 &&
-                           value.as_int() % IntOr(arguments.Get(0, "num"), 1) == 0)},
+      {"divisibleby",
+       TEST(value.is_int() && Divides(IntOr(arguments.Get(0, "num"), 0), value.as_int()))},
   };
   return kTests;
 }

@@ -1,7 +1,9 @@
 #include "engine/text/jinja_interpreter.h"
 
 namespace thermocline::text::jinja {
+
 Result<TemplateText> Interpreter::Render(const Body& body) {
+  const WalkMeter meter;
   AddGlobals(*this);
   TemplateText out;
   ASSIGN_OR_RETURN(const Flow flow, Execute(body, globals_, out));
@@ -9,11 +11,21 @@ Result<TemplateText> Interpreter::Render(const Body& body) {
   return out;
 }
 
+Status Interpreter::CheckDepth(int line) const {
+  if (depth_ < limits().depth) return OkStatus();
+  return base::ResourceExhausted("line ", line, ": the chat template nests deeper than ",
+                                 limits().depth, " levels");
+}
+
 Result<Interpreter::Flow> Interpreter::Execute(const Body& body, const ScopePtr& scope,
                                                TemplateText& out) {
   for (const StmtPtr& stmt : body) {
     RETURN_IF_ERROR(Charge(0));
-    ASSIGN_OR_RETURN(const Flow flow, ExecuteOne(*stmt, scope, out));
+    RETURN_IF_ERROR(CheckDepth(stmt->line));
+    ++depth_;
+    auto result = ExecuteOne(*stmt, scope, out);
+    --depth_;
+    ASSIGN_OR_RETURN(const Flow flow, std::move(result));
     if (flow != Flow::kNext) return flow;
     if (out.size() > limits().output_bytes)
       return base::ResourceExhausted("the chat template writes more than ", limits().output_bytes,
@@ -116,6 +128,7 @@ Result<Interpreter::Flow> Interpreter::ExecuteFor(const Stmt& stmt, const ScopeP
                                                   TemplateText& out) {
   ASSIGN_OR_RETURN(const Value sequence, Evaluate(*stmt.expr, scope));
   ASSIGN_OR_RETURN(Value::List items, Iterate(sequence));
+  RETURN_IF_ERROR(Charge(items.size() * sizeof(Value)));
   if (stmt.filter != nullptr) {
     Value::List kept;
     for (const Value& item : items) {
@@ -226,9 +239,7 @@ Value Interpreter::Lookup(const std::string& name, const ScopePtr& scope) {
 
 Result<Value> Interpreter::Evaluate(const Expr& expr, const ScopePtr& scope) {
   RETURN_IF_ERROR(Charge(0));
-  if (depth_ >= limits().depth)
-    return base::ResourceExhausted("line ", expr.line, ": the chat template nests deeper than ",
-                                   limits().depth, " levels");
+  RETURN_IF_ERROR(CheckDepth(expr.line));
   ++depth_;
   auto result = EvaluateInner(expr, scope);
   --depth_;

@@ -50,6 +50,7 @@ class Interpreter {
   Result<Value> CallMacro(const Stmt& stmt, const ScopePtr& scope, const Arguments& arguments);
   Status Assign(const Expr& target, Value value, const ScopePtr& scope);
 
+  Status CheckDepth(int line) const;
   Result<Value> Evaluate(const Expr& expr, const ScopePtr& scope);
   Result<Value> EvaluateInner(const Expr& expr, const ScopePtr& scope);
   Result<Value> EvaluateCall(const Expr& expr, const ScopePtr& scope);
@@ -65,6 +66,8 @@ class Interpreter {
 
 // Operators and access with Python's semantics (jinja_operators.cc).
 Result<Value> Binary(const std::string& op, const Value& a, const Value& b);
+// True if `by` divides n without a remainder; 0 divides nothing.
+bool Divides(std::int64_t by, std::int64_t n);
 Result<bool> CompareValues(const std::string& op, const Value& a, const Value& b);
 Result<Value> GetItem(const Value& object, const Value& key);
 Result<Value> GetAttribute(const Value& object, const std::string& name);

@@ -117,14 +117,19 @@ Result<bool> Contains(const Value& container, const Value& item) {
 }
 
 // -1, 0 or 1.
-Result<int> Order(const Value& a, const Value& b) {
+Result<int> Order(const Value& a, const Value& b, int level = 0) {
+  constexpr int kLevelsMax = 100;
+  if (level > kLevelsMax) return base::InvalidArgument("lists nested too deeply are compared");
+  WalkMeter::Walk(1 + (a.is_string() && b.is_string()
+                           ? std::min(a.as_string().size(), b.as_string().size()) / 64
+                           : 0));
   if (a.is_number() && b.is_number())
     return a.as_double() < b.as_double() ? -1 : a.as_double() > b.as_double() ? 1 : 0;
   if (a.is_string() && b.is_string())
     return a.as_string() < b.as_string() ? -1 : a.as_string() > b.as_string() ? 1 : 0;
   if (a.is_list() && b.is_list()) {
     for (std::size_t i = 0; i < std::min(a.list().size(), b.list().size()); ++i) {
-      if (!(a.list()[i] == b.list()[i])) return Order(a.list()[i], b.list()[i]);
+      if (!(a.list()[i] == b.list()[i])) return Order(a.list()[i], b.list()[i], level + 1);
     }
     return a.list().size() < b.list().size() ? -1 : a.list().size() > b.list().size() ? 1 : 0;
   }
@@ -151,7 +156,7 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "%" && a.is_string()) return FormatPercent(a.text(), b);
   if (op == "*" && a.is_string() && b.is_int()) {
     const std::int64_t times = std::max<std::int64_t>(0, b.as_int());
-    if (times * (a.as_string().size() + 1) > kRepeatedBytesMax)
+    if (times > static_cast<std::int64_t>(kRepeatedBytesMax / (a.as_string().size() + 1)))
       return base::ResourceExhausted("a repeated string is longer than ", kRepeatedBytesMax,
                                      " bytes");
     TemplateText out;
@@ -159,6 +164,10 @@ Result<Value> Binary(const std::string& op, const Value& a, const Value& b) {
     return Value(std::move(out));
   }
   return TypeError(op, a, b);
+}
+
+bool Divides(std::int64_t by, std::int64_t n) {
+  return by == -1 || (by != 0 && n % by == 0);  // the least number has no remainder by -1
 }
 
 Result<bool> CompareValues(const std::string& op, const Value& a, const Value& b) {
@@ -216,11 +225,13 @@ Result<Value> Slice(const Value& object, const Value& start, const Value& stop, 
   const std::int64_t end = Clamp(stop, size, forward ? size : -1, low, high);
   TemplateText text;
   Value::List items;
-  for (; forward ? at < end : at > end; at += stride) {
+  while (forward ? at < end : at > end) {
     if (object.is_string())
       text.AppendPart(object.text(), edges[at], edges[at + 1]);
     else
       items.push_back(object.list()[at]);
+    if (forward ? stride >= end - at : stride <= end - at) break;  // the sum may overflow
+    at += stride;
   }
   return object.is_string() ? Value(std::move(text))
                             : Value::MakeList(std::move(items), object.is_tuple());

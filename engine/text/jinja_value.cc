@@ -9,8 +9,23 @@
 namespace thermocline::text::jinja {
 
 namespace {
-constexpr int kLevelsMax = 100;  // of JSON
+constexpr int kLevelsMax = 100;                // of JSON
+constexpr std::int64_t kWalkMax = 10'000'000;  // more than a rendering has steps
+thread_local bool rendering = false;
+thread_local std::int64_t walked = 0;
 }  // namespace
+
+WalkMeter::WalkMeter() {
+  rendering = true;
+  walked = 0;
+}
+WalkMeter::~WalkMeter() { rendering = false; }
+bool WalkMeter::Walk(std::size_t elements) {
+  if (!rendering) return true;
+  walked += static_cast<std::int64_t>(elements);
+  return walked <= kWalkMax;
+}
+std::int64_t WalkMeter::Take() { return std::exchange(walked, 0); }
 
 Value::ListBox::ListBox(List elements) : items(std::move(elements)) {}
 Value::ListBox::~ListBox() = default;
@@ -72,13 +87,15 @@ bool Value::Truthy() const {
 }
 
 bool Value::Equals(const Value& other, int& budget, int level) const {
-  if (--budget < 0 || level > kLevelsMax) return false;
+  if (--budget < 0 || level > kLevelsMax || !WalkMeter::Walk(1)) return false;
   if (is_number() && other.is_number()) {
     return is_int() && other.is_int() ? as_int() == other.as_int()
                                       : as_double() == other.as_double();
   }
   if (data_.index() != other.data_.index()) return false;
-  if (is_string()) return as_string() == other.as_string();
+  if (is_string())
+    return as_string().size() == other.as_string().size() &&
+           WalkMeter::Walk(as_string().size() / 64) && as_string() == other.as_string();
   if (is_list()) {
     return list().size() == other.list().size() &&
            std::equal(
@@ -103,6 +120,7 @@ const Value* Value::Find(const Value& key) const {
 }
 
 const Value* Value::FindKey(std::string_view key) const {
+  WalkMeter::Walk(dict().size() / 16);
   for (const auto& entry : dict()) {
     if (entry.first.is_string() && entry.first.as_string() == key) return &entry.second;
   }
@@ -262,7 +280,8 @@ const void* Value::Box() const {
 }
 
 bool Value::Reaches(const Value& container, int& budget, int level) const {
-  if (--budget < 0 || level > kLevelsMax || (Box() != nullptr && Box() == container.Box()))
+  if (--budget < 0 || level > kLevelsMax || !WalkMeter::Walk(1) ||
+      (Box() != nullptr && Box() == container.Box()))
     return true;
   const auto reaches = [&](const Value& v) { return v.Reaches(container, budget, level + 1); };
   if (is_list()) return std::any_of(list().begin(), list().end(), reaches);

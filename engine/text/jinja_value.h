@@ -19,6 +19,22 @@ namespace thermocline::text::jinja {
 class Value;
 class Interpreter;
 
+// Counts the elements that comparisons visit while this thread renders a template, so that one
+// operation on large values cannot take longer than a rendering may. Outside of a rendering nothing
+// is counted.
+class WalkMeter {
+ public:
+  WalkMeter();
+  ~WalkMeter();
+  WalkMeter(const WalkMeter&) = delete;
+  WalkMeter& operator=(const WalkMeter&) = delete;
+  // Counts `elements`, or bytes / 64. Returns false if too many were counted since the last Take:
+  // the operation should end, and whatever it returns is refused by Budget::Charge.
+  static bool Walk(std::size_t elements);
+  // Returns the count since the last call.
+  static std::int64_t Take();
+};
+
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;

@@ -4,6 +4,7 @@
 
 #include <unicode/uchar.h>
 #include <unicode/uregex.h>
+#include <unicode/utf16.h>
 
 #include <algorithm>
 
@@ -35,6 +36,9 @@ constexpr const char* kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kSeed =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words may hold single spaces.
+constexpr const char* kExaoneMoe =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
 // Gpt4o's pattern without Han characters, which are separate words.
 constexpr const char* kKimi =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -46,23 +50,30 @@ constexpr const char* kDeepseekWords =
 // quadratic time in a run of spaces that is followed by text, because it is tried at each space.
 constexpr const char* kTrailingSpace = R"(\s+$)";
 
+// Digits in groups of three from a number's end: R"(\d{1,3}(?=(?:\d{3})*\b))", which takes
+// quadratic time in a long number. This pattern finds the numbers, and they are cut by hand.
+constexpr const char* kDigitGroups = R"((?<!\d)\d++\b)";
+
 const std::vector<Recipe>& Recipes() {
   static const std::vector<Recipe> kRecipes = {
       {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2",
         "exaone4", "gigachat", "mellum"},
        {kGpt2}},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
+        "mellum2"},
        {R"(\p{N})", kGpt2}},
       {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kLlama3}, true},
-      {{"glm4"}, {kLlama3}, true},
+      {{"glm4", "glm5"}, {kLlama3}, true},
       {{"smaug-bpe", "dbrx", "chatglm-bpe"}, {kLlama3}},
       {{"seed-coder"}, {kSeed}},
       {{"kimi-k2"}, {R"(\p{Han}+)", kKimi}},
       {{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"}, {kQwen2}},
       {{"qwen35"}, {kQwen35}},
       {{"tekken"}, {kTekken}, true},
-      {{"gpt-4o", "llama4"}, {kGpt4o}},
+      {{"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o}},
+      {{"cohere2moe", "tiny_aya"}, {kDigitGroups, kGpt4o}},
+      {{"exaone-moe"}, {kExaoneMoe}},
       {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, R"([0-9][0-9][0-9])"}},
       {{"deepseek-llm"},
        {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
@@ -144,28 +155,40 @@ void CutTrailingSpace(const Utf16Text& text, Span piece, std::vector<Span>& out)
   if (begin < piece.end) out.push_back({begin, piece.end});
 }
 
+// Cuts a piece that is a number before every third digit from its end. Other pieces stay.
+void CutDigits(const Utf16Text& text, Span piece, std::vector<Span>& out) {
+  std::vector<int> begins;  // of the digits, and the end
+  for (int at = piece.begin; at < piece.end;) {
+    begins.push_back(at);
+    UChar32 c = 0;
+    U16_NEXT(text.units.data(), at, piece.end, c);
+    if (u_charType(c) != U_DECIMAL_DIGIT_NUMBER) return out.push_back(piece);
+  }
+  const std::size_t digits = begins.size();
+  begins.push_back(piece.end);
+  for (std::size_t at = 0; at < digits;) {
+    const std::size_t end = at + 1 + (digits - at - 1) % 3;
+    out.push_back({begins[at], begins[end]});
+    at = end;
+  }
+}
+
+// A pattern that is applied; no regular expression: CutTrailingSpace.
+struct Step {
+  Regex regex;
+  bool cuts_digits = false;
+};
+
 class RegexPreTokenizer final : public PreTokenizer {
  public:
-  RegexPreTokenizer(std::vector<Regex> patterns, bool ignore_merges)
-      : patterns_(std::move(patterns)), ignore_merges_(ignore_merges) {}
+  RegexPreTokenizer(std::vector<Step> steps, bool ignore_merges)
+      : steps_(std::move(steps)), ignore_merges_(ignore_merges) {}
 
   std::vector<std::string_view> Split(std::string_view text) const override {
     const Utf16Text wide = ToUtf16(text);
-    std::vector<Span> pieces = {{0, base::IntSize(wide.units)}}, next;
-    if (text.empty()) pieces.clear();
-    for (const Regex& pattern : patterns_) {
-      next.clear();
-      if (pattern == nullptr) {
-        for (const Span piece : pieces) CutTrailingSpace(wide, piece, next);
-        pieces.swap(next);
-        continue;
-      }
-      UErrorCode error = U_ZERO_ERROR;
-      const Regex mine(
-          uregex_clone(pattern.get(), &error));  // a matcher holds state; clones share the program
-      for (const Span piece : pieces) AppendMatches(mine.get(), wide, piece, next);
-      pieces.swap(next);
-    }
+    std::vector<Span> pieces;
+    if (!text.empty()) pieces.push_back({0, base::IntSize(wide.units)});
+    for (const Step& step : steps_) Apply(step, wide, pieces);
     std::vector<std::string_view> out;
     out.reserve(pieces.size());
     for (const Span piece : pieces) {
@@ -177,7 +200,24 @@ class RegexPreTokenizer final : public PreTokenizer {
   bool ignore_merges() const override { return ignore_merges_; }
 
  private:
-  std::vector<Regex> patterns_;  // null: CutTrailingSpace
+  static void Apply(const Step& step, const Utf16Text& text, std::vector<Span>& pieces) {
+    std::vector<Span> cut;
+    if (step.regex == nullptr) {
+      for (const Span piece : pieces) CutTrailingSpace(text, piece, cut);
+    } else {
+      UErrorCode error = U_ZERO_ERROR;
+      const Regex mine(uregex_clone(step.regex.get(), &error));  // a matcher holds state; clones
+                                                                 // share the program
+      for (const Span piece : pieces) AppendMatches(mine.get(), text, piece, cut);
+    }
+    pieces.swap(cut);
+    if (!step.cuts_digits) return;
+    cut.clear();
+    for (const Span piece : pieces) CutDigits(text, piece, cut);
+    pieces.swap(cut);
+  }
+
+  std::vector<Step> steps_;
   bool ignore_merges_;
 };
 
@@ -188,10 +228,10 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
     const bool named = std::any_of(recipe.names.begin(), recipe.names.end(),
                                    [&](const char* n) { return name == n; });
     if (!named) continue;
-    std::vector<Regex> patterns;
+    std::vector<Step> steps;
     for (const char* pattern : recipe.patterns) {
       if (pattern == kTrailingSpace) {
-        patterns.emplace_back();
+        steps.emplace_back();
         continue;
       }
       const Utf16Text wide = ToUtf16(WithUnicodeSpaces(pattern));
@@ -201,10 +241,10 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
       if (U_FAILURE(error))
         return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ",
                               u_errorName(error));
-      patterns.push_back(std::move(regex));
+      steps.push_back({std::move(regex), pattern == kDigitGroups});
     }
     return std::unique_ptr<PreTokenizer>(
-        new RegexPreTokenizer(std::move(patterns), recipe.ignore_merges));
+        new RegexPreTokenizer(std::move(steps), recipe.ignore_merges));
   }
   return base::Unimplemented("pre-tokenizer '", name, "' (tokenizer.ggml.pre) is not supported");
 }

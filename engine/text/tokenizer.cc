@@ -7,6 +7,7 @@
 #include "engine/text/byte_bpe.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/unicode_text.h"
+#include "engine/text/word_piece.h"
 
 namespace thermocline::text {
 
@@ -25,6 +26,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const model::Vocabulary& vo
       return base::FailedPrecondition("the model file holds no tokenizer");
     case VocabularyKind::kSentencePiece:
       tokenizer = std::make_unique<SentencePieceTokenizer>(vocabulary);
+      break;
+    case VocabularyKind::kWordPiece:
+      tokenizer = std::make_unique<WordPieceTokenizer>(vocabulary);
       break;
     case VocabularyKind::kByteLevelBpe:
     case VocabularyKind::kSpaceBpe: {
@@ -60,22 +64,38 @@ void Tokenizer::BuildIndex() {
         {v.tokens[at], id, control, edges == v.edges.end() ? model::TokenEdges() : edges->second});
   }
   for (auto& specials : specials_by_byte_) {
-    std::stable_sort(specials.begin(), specials.end(), [](const Special& a, const Special& b) {
-      return a.text.size() > b.text.size();
-    });
+    std::stable_sort(specials.begin(), specials.end(),
+                     [](const Special& a, const Special& b) { return a.text < b.text; });
   }
 }
 
-const Tokenizer::Special* Tokenizer::MatchSpecial(const Source& source, std::size_t pos) const {
-  const std::string_view text = source.text;
-  for (const Special& special : specials_by_byte_[base::ByteOf(text[pos])]) {
-    const std::size_t size = special.text.size();
-    if (text.compare(pos, size, special.text) == 0 &&
-        (!special.control || source.ReadsControl(pos, size)) &&
-        (!special.edges.single_word || IsAlone(text, pos, size)))
-      return &special;
+bool Tokenizer::Fits(const Special& special, const Source& source, std::size_t pos) {
+  const std::size_t size = special.text.size();
+  return (!special.control || source.ReadsControl(pos, size)) &&
+         (!special.edges.single_word || IsAlone(source.text, pos, size));
+}
+
+// The sorted texts that begin like the text at `pos` are narrowed byte by byte.
+const Tokenizer::Special* Tokenizer::MatchSpecial(const Source& source, std::size_t pos,
+                                                  std::size_t& work) const {
+  const std::string_view text = source.text.substr(pos);
+  std::span<const Special> like = specials_by_byte_[base::ByteOf(text[0])];
+  const Special* longest = nullptr;
+  for (std::size_t size = 1; !like.empty(); ++size, ++work) {
+    for (; !like.empty() && like[0].text.size() == size; like = like.subspan(1)) {
+      const bool longer = longest == nullptr || longest->text.size() < size;
+      if (longer && Fits(like[0], source, pos)) longest = &like[0];
+    }
+    if (size == text.size()) break;
+    const std::uint8_t byte = base::ByteOf(text[size]);
+    const auto at = [&](const Special& special) { return base::ByteOf(special.text[size]); };
+    const auto begin = std::partition_point(
+        like.begin(), like.end(), [&](const Special& special) { return at(special) < byte; });
+    const auto end = std::partition_point(
+        begin, like.end(), [&](const Special& special) { return at(special) == byte; });
+    like = {begin, end};
   }
-  return nullptr;
+  return longest;
 }
 
 bool Tokenizer::IsAlone(std::string_view text, std::size_t pos, std::size_t size) {
@@ -104,9 +124,13 @@ void Tokenizer::EncodeSource(const Source& source, std::vector<int>& out) const 
   const std::string_view text = source.text;
   std::size_t begin = 0;
   bool at_start = true;
+  std::size_t work = 0;
   for (std::size_t pos = 0; pos < text.size();) {
-    if (pos % kBytesUnasked == 0 && base::Interrupted()) return;
-    const Special* special = MatchSpecial(source, pos);
+    if (++work >= kBytesUnasked) {
+      work = 0;
+      if (base::Interrupted()) return;
+    }
+    const Special* special = MatchSpecial(source, pos, work);
     if (special == nullptr) {
       ++pos;
       continue;

@@ -77,13 +77,16 @@ class Tokenizer {
   };
   void EncodeSource(const Source& source, std::vector<int>& out) const;
   // The longest special token at `pos`, or nullptr.
-  const Special* MatchSpecial(const Source& source, std::size_t pos) const;
+  // The longest special token that the text has at `pos`; null if it has none. Adds the bytes that
+  // were compared to `work`.
+  const Special* MatchSpecial(const Source& source, std::size_t pos, std::size_t& work) const;
+  static bool Fits(const Special& special, const Source& source, std::size_t pos);
   // True if no word character is next to the `size` bytes at `pos`.
   static bool IsAlone(std::string_view text, std::size_t pos, std::size_t size);
   void EncodeBetween(std::string_view text, bool at_start, std::size_t piece_bytes,
                      std::vector<int>& out) const;
 
-  std::vector<Special> specials_by_byte_[256];  // by first byte, longest first
+  std::vector<Special> specials_by_byte_[256];  // by first byte, sorted by text
   std::vector<std::string> bytes_;              // by token
   std::vector<bool> is_stop_;                   // by token
   std::size_t token_bytes_max_ = 1;

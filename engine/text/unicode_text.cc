@@ -4,6 +4,10 @@
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "engine/base/bytes.h"
 #include "engine/base/check.h"
 #include "engine/base/strings.h"
@@ -45,6 +49,71 @@ icu::UnicodeString Lowercase(const icu::UnicodeString& text) {
   return out;
 }
 
+// Without marks that take no space; letters with accents have been decomposed.
+icu::UnicodeString StripAccents(const icu::UnicodeString& text) {
+  icu::UnicodeString out;
+  for (std::int32_t at = 0; at < text.length(); at = text.moveIndex32(at, 1)) {
+    const UChar32 c = text.char32At(at);
+    if (u_charType(c) != U_NON_SPACING_MARK) out.append(c);
+  }
+  return out;
+}
+
+// Characters that the canonical order may move, also those that only begin with such a mark when
+// they are decomposed.
+bool IsMoved(UChar32 c) {
+  return c >= 0x300 && u_getIntPropertyValue(c, UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0;
+}
+
+// True if more marks follow each other than any writing has. ICU puts a run in order in a time that
+// grows with its square.
+bool HasLongRun(const icu::UnicodeString& text) {
+  constexpr int kMarksMax = 64;
+  int run = 0;
+  for (std::int32_t at = 0; at < text.length(); at = text.moveIndex32(at, 1)) {
+    run = IsMoved(text.char32At(at)) ? run + 1 : 0;
+    if (run > kMarksMax) return true;
+  }
+  return false;
+}
+
+// Decomposes each character, and sorts each run of marks by class. Source: the canonical ordering
+// algorithm, Unicode 3.11.
+icu::UnicodeString Decomposed(const icu::Normalizer2& form, const icu::UnicodeString& text) {
+  std::vector<std::pair<std::uint8_t, UChar32>> characters;
+  for (std::int32_t at = 0; at < text.length(); at = text.moveIndex32(at, 1)) {
+    icu::UnicodeString parts;
+    if (!form.getDecomposition(text.char32At(at), parts)) parts = text.char32At(at);
+    for (std::int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1))
+      characters.emplace_back(form.getCombiningClass(parts.char32At(i)), parts.char32At(i));
+  }
+  icu::UnicodeString out;
+  for (auto run = characters.begin(); run != characters.end();) {
+    const auto end =
+        std::find_if(run + 1, characters.end(), [](const auto& c) { return c.first == 0; });
+    std::stable_sort(run->first == 0 ? run + 1 : run, end,
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (; run != end; ++run) out.append(run->second);
+  }
+  return out;
+}
+
+const icu::Normalizer2& DecompositionOf(Normalization form) {
+  const bool compatible = form == Normalization::kNfkc || form == Normalization::kNfkd;
+  return FormOf(compatible ? Normalization::kNfkd : Normalization::kNfd);
+}
+
+icu::UnicodeString After(Normalization form, const icu::UnicodeString& text) {
+  if (form == Normalization::kLowercase) return Lowercase(text);
+  if (form == Normalization::kStripAccents) return StripAccents(text);
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::UnicodeString ordered =
+      HasLongRun(text) ? Decomposed(DecompositionOf(form), text) : text;
+  icu::UnicodeString out = FormOf(form).normalize(ordered, error);
+  CHECK(U_SUCCESS(error));
+  return out;
+}
+
 }  // namespace
 
 std::size_t CharacterBefore(std::string_view text, std::size_t at) {
@@ -64,12 +133,7 @@ std::string Normalized(std::string_view text, const std::vector<Normalization>& 
   if (forms.empty()) return std::string(text);
   icu::UnicodeString wide = icu::UnicodeString::fromUTF8(
       icu::StringPiece(text.data(), static_cast<std::int32_t>(text.size())));
-  for (const Normalization form : forms) {
-    UErrorCode error = U_ZERO_ERROR;
-    wide =
-        form == Normalization::kLowercase ? Lowercase(wide) : FormOf(form).normalize(wide, error);
-    CHECK(U_SUCCESS(error));
-  }
+  for (const Normalization form : forms) wide = After(form, wide);
   std::string out;
   return wide.toUTF8String(out);
 }

@@ -63,17 +63,18 @@ template <int T, Column kind>
 inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const float* const (&x)[T],
                                 const std::uint8_t* ahead, F32x16 (&chain)[4][T]) {
   int c = 0;
-  for (; c + 4 <= cols; c += 4) {
-    for (int i = 0; i < 4; ++i) {
-      PrefetchColumn<kind>(ahead, c + i);
-      const F32x16 w = LoadColumn<kind>(columns, c + i);
-      for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
-    }
-  }
-  for (int i = 0; c + i < cols; ++i) {
+  // g++ 12 keeps chains in memory if one of them is chosen by a variable.
+  const auto add = [&]<int i>() __attribute__((always_inline)) {
     const F32x16 w = LoadColumn<kind>(columns, c + i);
     for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
+  };
+  for (; c + 4 <= cols; c += 4) {
+    for (int i = 0; i < 4; ++i) PrefetchColumn<kind>(ahead, c + i);
+    Unroll<0, 4>(add);
   }
+  if (c < cols) add.template operator()<0>();
+  if (c + 1 < cols) add.template operator()<1>();
+  if (c + 2 < cols) add.template operator()<2>();
 }
 
 // Some chains at a time in registers: more tokens share a column's load and conversion. The chains

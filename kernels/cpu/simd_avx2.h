@@ -146,6 +146,13 @@ inline void StoreI8(std::int8_t* p, F32x16 v) {
   Store128(p, bytes);
 }
 
+// The same for values in [0, 255].
+inline void StoreU8(std::uint8_t* p, F32x16 v) {
+  const I32x16 i = RoundI(v);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(i.a, i.b), 0xD8);
+  Store128(p, _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+
 inline U8x64 LoadU8(const void* p) {
   const __m256i* v = static_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(v), _mm256_loadu_si256(v + 1)};
@@ -353,3 +360,4 @@ inline std::int32_t SumLanesI(I32x16 v) {
 
 #include "kernels/cpu/simd_avx2_levels.h"
 #include "kernels/cpu/simd_avx2_sums.h"
+#include "kernels/cpu/simd_avx2_weights.h"

@@ -89,6 +89,8 @@ inline void StoreI8(std::int8_t* p, F32x16 v) {
   Store128(p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }
 inline I32x16 RoundI(F32x16 v) { return _mm512_cvtps_epi32(v); }
+// The same for values in [0, 255].
+inline void StoreU8(std::uint8_t* p, F32x16 v) { Store128(p, _mm512_cvtepi32_epi8(RoundI(v))); }
 
 inline U8x64 LoadU8(const void* p) { return _mm512_loadu_si512(p); }
 inline U8x64 LowNibbles(U8x64 v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
@@ -262,3 +264,4 @@ inline std::int32_t SumLanesI(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 }  // namespace thermocline::kernels
 
 #include "kernels/cpu/simd_avx512_levels.h"
+#include "kernels/cpu/simd_avx512_weights.h"

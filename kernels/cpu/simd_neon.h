@@ -180,6 +180,14 @@ template <typename Out, typename Op>
   vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
 
+// The same for values in [0, 255].
+[[gnu::always_inline]] inline void StoreU8(std::uint8_t* p, F32x16 x) {
+  const I32x16 n = RoundI(x);
+  const int16x8_t low = vcombine_s16(vmovn_s32(n.v[0]), vmovn_s32(n.v[1]));
+  const int16x8_t high = vcombine_s16(vmovn_s32(n.v[2]), vmovn_s32(n.v[3]));
+  vst1q_u8(p, vreinterpretq_u8_s8(vcombine_s8(vmovn_s16(low), vmovn_s16(high))));
+}
+
 [[gnu::always_inline]] inline U8x64 LoadU8(const void* p) {
   return Map<U8x64>([&](int i) __attribute__((always_inline)) {
     return vld1q_u8(static_cast<const std::uint8_t*>(p) + 16 * i);
@@ -381,3 +389,4 @@ constexpr bool kSumsInWords = false;
 }  // namespace thermocline::kernels
 
 #include "kernels/cpu/simd_neon_levels.h"
+#include "kernels/cpu/simd_neon_weights.h"

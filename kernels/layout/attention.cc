@@ -53,13 +53,13 @@ void StoreValueQ4_0(const StoreKvParams& p) {
   }
 }
 
-// Levels of kGroup values and their f16 scale.
-float QuantizeGroup(const float* x, std::int8_t (&q)[kGroup]) {
+// Levels of n values and their f16 scale.
+float QuantizeGroup(const float* x, int n, std::int8_t* q) {
   float max = 0;
-  for (int i = 0; i < kGroup; ++i) max = std::max(max, std::fabs(x[i]));
+  for (int i = 0; i < n; ++i) max = std::max(max, std::fabs(x[i]));
   const float scale = HalfToFloat(FloatToHalf(max / 127.0F));
   const float inverse = scale > 0 ? 1.0F / scale : 0.0F;
-  for (int i = 0; i < kGroup; ++i) {
+  for (int i = 0; i < n; ++i) {
     const float level = std::nearbyint(x[i] * inverse);
     q[i] = static_cast<std::int8_t>(std::clamp(level, -127.0F, 127.0F));
   }
@@ -85,7 +85,7 @@ void StoreKeyQ8_0(const StoreKvParams& p) {
   const int lane = p.slot % kPanelRows;
   for (int at = 0; at < p.head_dim; at += kGroup, block += PanelBytes(DType::kQ8_0, kGroup)) {
     std::int8_t q[kGroup];
-    StoreHalf(block + 2 * lane, QuantizeGroup(p.key + at, q));
+    StoreHalf(block + 2 * lane, QuantizeGroup(p.key + at, kGroup, q));
     for (int i = 0; i < kGroup; ++i) {
       block[32 + i / 4 * kQuadBytes + lane * 4 + i % 4] = static_cast<std::uint8_t>(q[i] + 128);
     }
@@ -104,7 +104,8 @@ void StoreValueQ8_0(const StoreKvParams& p) {
   std::uint8_t* levels = p.values + 2 * kKvBlock * (p.head_dim / kGroup);
   for (int at = 0; at < p.head_dim; at += kGroup) {
     std::int8_t q[kGroup];
-    StoreHalf(p.values + 2 * (at / kGroup * kKvBlock + p.slot), QuantizeGroup(p.value + at, q));
+    StoreHalf(p.values + 2 * (at / kGroup * kKvBlock + p.slot),
+              QuantizeGroup(p.value + at, kGroup, q));
     for (int i = 0; i < kGroup; ++i) {
       const int row = (at + i) / kPanelRows * kKvBlock + p.slot;
       levels[row * kPanelRows + i % kPanelRows] = q[i];
@@ -112,12 +113,22 @@ void StoreValueQ8_0(const StoreKvParams& p) {
   }
 }
 
+// Sixteen dimensions of four positions are a quad.
+void StoreValueQ8(const StoreKvParams& p) {
+  std::int8_t q[kHeadDimMax];
+  StoreHalf(p.values + 2 * p.slot, QuantizeGroup(p.value, p.head_dim, q));
+  std::uint8_t* levels = p.values + 2 * kKvBlock + p.slot / 4 * kQuadBytes + p.slot % 4;
+  for (int i = 0; i < p.head_dim; ++i)
+    levels[i / kPanelRows * kPanelRows * kKvBlock + i % kPanelRows * 4] =
+        static_cast<std::uint8_t>(q[i]);
+}
+
 }  // namespace
 
 void StoreKeyAndValue(const StoreKvParams& p) {
-  if (p.type == KvType::kQ8_0) {
+  if (p.type == KvType::kQ8_0 || p.type == KvType::kQ8) {
     StoreKeyQ8_0(p);
-    StoreValueQ8_0(p);
+    p.type == KvType::kQ8 ? StoreValueQ8(p) : StoreValueQ8_0(p);
   } else if (p.type == KvType::kQ4_0) {
     StoreKeyQ4_0(p);
     StoreValueQ4_0(p);
@@ -126,6 +137,21 @@ void StoreKeyAndValue(const StoreKvParams& p) {
     StoreValueFloat(p);
   }
 }
+
+namespace {
+
+// out = out * a + more * b. Sixteen at a time, because g++ 12 makes vectors of a loop only if it
+// knows the count.
+void AddScaled(const float* __restrict more, float a, float b, int n, float* __restrict out) {
+  constexpr int kAtOnce = 16;
+  int i = 0;
+  for (; i + kAtOnce <= n; i += kAtOnce) {
+    for (int j = 0; j < kAtOnce; ++j) out[i + j] = out[i + j] * a + more[i + j] * b;
+  }
+  for (; i < n; ++i) out[i] = out[i] * a + more[i] * b;
+}
+
+}  // namespace
 
 void MergeAttention(const AttentionState& part, int group, int head_dim,
                     const AttentionState& into) {
@@ -136,7 +162,7 @@ void MergeAttention(const AttentionState& part, int group, int head_dim,
     into.total[g] = into.total[g] * a + part.total[g] * b;
     float* out = into.out + StartOf(g, head_dim);
     const float* more = part.out + StartOf(g, head_dim);
-    for (int i = 0; i < head_dim; ++i) out[i] = out[i] * a + more[i] * b;
+    AddScaled(more, a, b, head_dim, out);
   }
 }
 

@@ -38,7 +38,7 @@ void Driver::Run() {
   signals_.add(SIGINT);
   signals_.add(SIGTERM);
   signals_.async_wait([this](error_code error, int) {
-    if (error) return;
+    if (error || done_) return;
     interrupted_ = true;
     EndEarly(Outcome::kCancelled);
   });
@@ -51,7 +51,7 @@ void Driver::Run() {
 void Driver::Begin() {
   end_.expires_at(clock_.At(shape_.duration_s + shape_.drain_s));
   end_.async_wait([this](error_code error) {
-    if (!error) EndEarly(Outcome::kTimeout);
+    if (!error && !done_) EndEarly(Outcome::kTimeout);
   });
   Tick();
   if (closed()) {
@@ -84,7 +84,7 @@ void Driver::NextArrival() {
   }
   arrival_.expires_at(clock_.At(*time));
   arrival_.async_wait([this, at = *time](error_code error) {
-    if (error) return;
+    if (error || stopping_) return;
     OnArrival(at);
     NextArrival();
     EndIfDone();
@@ -150,8 +150,9 @@ void Driver::Tick() {
                      .in_flight = in_flight_,
                      .waiting = waiting_.size()});
   tick_.expires_after(kTick);
+  // A wait that is over when the run ends is not cancelled: its handler is in the queue.
   tick_.async_wait([this](error_code error) {
-    if (!error) Tick();
+    if (!error && !done_) Tick();
   });
 }
 

@@ -11,6 +11,7 @@ namespace thermocline::anthropic {
 // stream.
 Json ErrorJson(const protocol::ApiError& error, const std::string& request_id);
 
-inline constexpr protocol::ErrorShape kErrors = {.body = ErrorJson, .id_header = "request-id"};
+inline constexpr protocol::ErrorShape kErrors = {
+    .body = ErrorJson, .id_header = "request-id", .event = "event: error\n"};
 
 }  // namespace thermocline::anthropic

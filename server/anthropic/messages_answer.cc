@@ -125,9 +125,18 @@ std::string MessagesAnswer::Fail(const Status& status, CancelCause cause) {
   return EventOf("error", {{"error", *error.Find("error")}});
 }
 
+std::string MessagesAnswer::Progress(const server::PromptProgress& progress) {
+  progress_ = progress;
+  return "";
+}
+
 // No event may precede message_start.
 std::string MessagesAnswer::KeepAlive() {
-  return begun_ ? EventOf("ping", {}) : AnswerFormat::KeepAlive();
+  if (!begun_) return AnswerFormat::KeepAlive();
+  Json::Object body;
+  if (progress_.has_value())
+    body.emplace_back("prompt_progress", protocol::ProgressJson(*progress_));
+  return EventOf("ping", std::move(body));
 }
 
 }  // namespace thermocline::anthropic

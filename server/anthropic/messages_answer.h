@@ -1,6 +1,7 @@
 // Answers of /v1/messages: content blocks, and the events of a stream.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class MessagesAnswer final : public server::AnswerFormat {
   std::string Fail(const Status& status, CancelCause cause) override;
   std::string KeepAlive() override;
   bool tells_progress() const override { return true; }
+  // Kept for the next KeepAlive.
+  std::string Progress(const server::PromptProgress& progress) override;
 
  private:
   struct Block {
@@ -44,6 +47,7 @@ class MessagesAnswer final : public server::AnswerFormat {
   bool begun_ = false, open_ = false;
   std::string stop_reason_;  // "" = it has not ended
   int stop_ = -1;            // index into params_.stops
+  std::optional<server::PromptProgress> progress_;
 };
 
 }  // namespace thermocline::anthropic

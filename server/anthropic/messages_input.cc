@@ -5,16 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/json_text.h"
 #include "server/protocol/messages.h"
 
 namespace thermocline::anthropic {
 namespace {
 
 using protocol::Fields;
-
-std::string TextOf(const Json* value) {
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
 
 class InputReader {
  public:

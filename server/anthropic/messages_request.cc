@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/base/json_text.h"
 #include "server/anthropic/messages_input.h"
 #include "server/core/request_limits.h"
 #include "server/protocol/conversation_fields.h"
@@ -14,21 +15,16 @@ namespace {
 
 using protocol::Fields;
 
-std::string WordOf(const Json& object, const char* name) {
-  const Json* value = object.Find(name);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 // Reads {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}.
 void ReadToolChoice(Fields& fields, chat::ToolRequest& out) {
   const Json* choice = fields.Find("tool_choice");
   if (choice == nullptr) return;
   using Mode = chat::ToolChoice::Mode;
   fields.IgnoreOthers("tool_choice", *choice, {"type", "name", "disable_parallel_tool_use"});
-  const std::string type = WordOf(*choice, "type");
+  const std::string type = TextOf(*choice, "type");
   if (type == "any" || type == "tool") {
     out.choice.mode = Mode::kRequired;
-    if (type == "tool") out.choice.name = WordOf(*choice, "name");
+    if (type == "tool") out.choice.name = TextOf(*choice, "name");
     if (type == "tool" && out.choice.name.empty())
       fields.Fail("tool_choice", "'tool_choice' of type tool needs 'name'");
   } else if (type == "none") {
@@ -50,7 +46,7 @@ bool RunsWithClient(const std::string& type) {
 // Accepts a tool that the model can be given: one of the client's own, or one of Anthropic's that
 // the client runs and gives a schema for.
 void CheckToolType(Fields& fields, const Json& tool, const std::string& where) {
-  const std::string type = WordOf(tool, "type");
+  const std::string type = TextOf(tool, "type");
   const Json* schema = tool.Find("input_schema");
   const bool has_schema = schema != nullptr && !schema->is_null(), known = RunsWithClient(type);
   if (type.empty() || type == "custom" || (known && has_schema)) return;
@@ -69,7 +65,7 @@ std::set<std::string> ReferencedTools(const Json* messages) {
   each(messages, [&](const Json& message) {
     each(message.Find("content"), [&](const Json& block) {
       each(block.Find("content"), [&](const Json& part) {
-        if (WordOf(part, "type") == "tool_reference") out.insert(WordOf(part, "tool_name"));
+        if (TextOf(part, "type") == "tool_reference") out.insert(TextOf(part, "tool_name"));
       });
     });
   });
@@ -92,7 +88,7 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
     // A deferred tool may be called once a search has found it; the search's result defines it.
     const Json* deferred = tool.Find("defer_loading");
     const bool waits = deferred != nullptr && deferred->is_bool() && deferred->as_bool();
-    if (waits && !referenced.contains(WordOf(tool, "name"))) continue;
+    if (waits && !referenced.contains(TextOf(tool, "name"))) continue;
     Json function = tool;
     const Json* schema = tool.Find("input_schema");
     if (schema != nullptr) function.Set("parameters", *schema);
@@ -106,17 +102,22 @@ chat::ToolRequest ReadMessagesTools(Fields& fields) {
   return out;
 }
 
-// Reads {"type": "enabled" | "adaptive" | "between_tools" | "disabled"} for the chat template. A
-// token budget is ignored.
-void ReadThinking(Fields& fields, Json& json) {
+// Reads {"type": "enabled" | "adaptive" | "between_tools" | "disabled", "budget_tokens": N} for the
+// chat template and the limit of reasoning.
+void ReadThinking(Fields& fields, server::Conversation& out) {
   const Json* thinking = fields.Find("thinking");
   if (thinking == nullptr) return;
-  const std::string type = WordOf(*thinking, "type");
+  const std::string type = TextOf(*thinking, "type");
   if (type == "disabled" || type == "enabled" || type == "adaptive" || type == "between_tools") {
-    json.Set("enable_thinking", type != "disabled");
+    out.json.Set("enable_thinking", type != "disabled");
   } else {
-    fields.Fail("thinking", "'thinking.type' must be enabled, adaptive, between_tools or disabled");
+    return fields.Fail("thinking",
+                       "'thinking.type' must be enabled, adaptive, between_tools or disabled");
   }
+  if (thinking->Find("budget_tokens") == nullptr || type == "disabled") return;
+  Fields inner(*thinking);
+  out.reasoning_budget = inner.Int32("budget_tokens", -1, 0, INT32_MAX);
+  if (!inner.ok()) fields.Fail("thinking.budget_tokens", inner.status().message());
 }
 
 // Reads {"effort", "format": {"type": "json_schema", "schema"}}.
@@ -126,7 +127,7 @@ void ReadOutputConfig(Fields& fields, Json& json, server::GenerationRequest& gen
   if (!config->is_object())
     return fields.Fail("output_config", "'output_config' must be an object");
   fields.IgnoreOthers("output_config", *config, {"effort", "format"});
-  protocol::SetReasoningEffort(fields, "output_config.effort", WordOf(*config, "effort"), json);
+  protocol::SetReasoningEffort(fields, "output_config.effort", TextOf(*config, "effort"), json);
   const Json* format = config->Find("format");
   if (format == nullptr) return;
   const Json body = Json::Object{{"response_format", *format}};
@@ -146,7 +147,7 @@ void ReadOutputConfig(Fields& fields, Json& json, server::GenerationRequest& gen
 server::Conversation ReadMessagesConversation(Fields& fields) {
   server::Conversation out{.json = ReadInput(fields), .tools = ReadMessagesTools(fields)};
   if (!fields.ok()) return out;
-  ReadThinking(fields, out.json);
+  ReadThinking(fields, out);
   const Json& last = out.json.Find("messages")->as_array().back();
   out.continues_last =
       last.Find("role")->as_string() == "assistant" && last.Find("tool_calls") == nullptr;
@@ -175,6 +176,7 @@ Result<MessagesRequest> ParseMessagesRequest(std::string_view body,
     fields.FailUnsupported("thread", "threads are not supported: nothing is stored here");
   protocol::FinishFields(fields, defaults.strict_fields, generation);
   if (!fields.ok()) return fields.status();
+  generation.request.progress = common.stream;  // pings tell it
   return MessagesRequest{.generation = std::move(generation), .stream = common.stream};
 }
 

@@ -38,18 +38,20 @@ Action PlanMessages(Service& service, const HttpRequest& request, const Response
   return http::PlanOrRefusal(service, head, PlanOfMessages(service, request.body(), head));
 }
 
-Result<Json> CountMessagesFields(Service& service, Fields& fields) {
+Result<Json> CountMessagesFields(Service& service, Fields& fields, const std::string& tenant) {
   const server::Conversation conversation = ReadMessagesConversation(fields);
   RETURN_IF_ERROR(fields.status());
-  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
+  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone,
+                                         server::AnswerOwner(service, tenant));
   if (!prompt.ok()) return prompt.status().WithField("messages");
   return Json(Json::Object{{"input_tokens", prompt->tokens.size()}});
 }
 
 Action CountMessages(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return http::AnswerFields(
-      service, request, head, http::OtherFields::kOfRequest,
-      [&service](Fields& fields) { return CountMessagesFields(service, fields); });
+  return http::AnswerFields(service, request, head, http::OtherFields::kOfRequest,
+                            [&service, tenant = head.tenant](Fields& fields) {
+                              return CountMessagesFields(service, fields, tenant);
+                            });
 }
 
 // Claude Code uses this route to check for its server.

@@ -10,7 +10,7 @@
 #include "engine/base/ratio.h"
 #include "server/batch/batch_file.h"
 #include "server/core/service.h"
-#include "server/http/answer.h"
+#include "server/http/generated_answer.h"
 #include "server/http/refusal.h"
 #include "server/routes/routes.h"
 
@@ -85,8 +85,8 @@ class Runner {
         RETURN_IF_ERROR(Add(request, http::RefusalResponse(service_, head, compiled)));
         return true;
       }
-      auto answer =
-          http::Answer::Start(service_, head, std::move(*plan), [news = news_] { news->Tell(); });
+      auto answer = http::GeneratedAnswer::Start(service_, head, std::move(*plan),
+                                                 [news = news_] { news->Tell(); });
       if (!answer.ok()) return answer.status().Annotate(request.custom_id);
       running_.push_back({&request, *std::move(answer)});
       return true;

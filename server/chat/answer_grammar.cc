@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/strings.h"
+#include "server/chat/argument_forms.h"
 #include "server/chat/rule_list.h"
 #include "server/chat/tagged_grammar.h"
 
@@ -127,32 +128,16 @@ class Writer {
     for (const Tool* tool : Callable()) {
       const std::string name = StrCat("arguments-", index);
       if (format_.calls.tagged.has_value()) {
-        auto body = WriteTagged(*format_.calls.tagged, *tool, SchemaOf(*tool), index, list_);
+        auto body = WriteTagged(*format_.calls.tagged, *tool, index, list_);
         if (!body.ok())
           return body.status().Annotate(StrCat("the tool '", tool->name, "'")).WithField("tools");
         list_.Add(name, *body);
       } else {
-        list_.AddSchema(name, SchemaOf(*tool), !tool->strict);
+        list_.AddSchema(name, SchemaOfArguments(*tool), !tool->strict);
       }
       ++index;
     }
     return OkStatus();
-  }
-
-  // A tool without listed parameters gets none: small models invent them without end.
-  static Json SchemaOf(const Tool& tool) {
-    const bool given = tool.parameters.is_object();
-    Json schema = given ? tool.parameters : Json(Json::Object{});
-    if (schema.Find("type") == nullptr) schema.Set("type", "object");
-    const Json* properties = schema.Find("properties");
-    const bool none = !given || (properties != nullptr && properties->is_object() &&
-                                 properties->as_object().empty());
-    const bool open = schema.Find("additionalProperties") != nullptr ||
-                      schema.Find("patternProperties") != nullptr ||
-                      schema.Find("$ref") != nullptr || schema.Find("allOf") != nullptr ||
-                      schema.Find("anyOf") != nullptr || schema.Find("oneOf") != nullptr;
-    if (none && !open) schema.Set("additionalProperties", false);
-    return schema;
   }
 
   // Every tool has its own rule from the name to the arguments; the text around them is shared.
@@ -204,7 +189,7 @@ class Writer {
       int index = 0;
       for (const Tool* tool : Callable()) {
         const std::string name = StrCat("arguments-", index++);
-        list_.AddSchema(name, SchemaOf(*tool), !tool->strict);
+        list_.AddSchema(name, SchemaOfArguments(*tool), !tool->strict);
         ways += StrCat(ways.empty() ? "" : " | ", literal(tool->name), " tail ", name);
       }
       list_.Add("tail", StrCat("\" \"? (", literal("<|constrain|>"), "? \"json\")? ",

@@ -1,6 +1,7 @@
 #include "server/chat/argument_forms.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "engine/base/strings.h"
@@ -18,9 +19,6 @@ constexpr std::size_t kFormsMax = 64;
 constexpr std::int64_t kCountMax = 16;
 // Pattern for keys that the schema does not name; every call format can write these.
 constexpr const char* kAnyKey = "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$";
-
-// The budget for tools' schemas here; the grammar has its own.
-grammar::Budget SmallBudget() { return {50'000, 1.0, 32 << 20}; }
 
 bool HasReference(const Json& schema) {
   if (schema.is_array())
@@ -64,7 +62,7 @@ bool IsFalse(const Json& schema) { return schema.is_bool() && !schema.as_bool();
 
 class Forms {
  public:
-  explicit Forms(const Json& root) : root_(root), budget_(SmallBudget()) {}
+  Forms(const Json& root, grammar::Budget& budget) : root_(root), budget_(budget) {}
 
   Result<std::vector<ArgumentForm>> Run() {
     RETURN_IF_ERROR(Add(root_));
@@ -128,7 +126,7 @@ class Forms {
                                      [&](const auto& member) { return member.first == name; });
       if (!there) RETURN_IF_ERROR(AddKey(merged, name, nullptr, form));
     }
-    AddOthers(merged, form);
+    RETURN_IF_ERROR(AddOthers(merged, form));
     const auto required = std::count_if(form.keys.begin(), form.keys.end(),
                                         [](const auto& key) { return key.required; });
     if (form.min <= required) form.min = 0;
@@ -146,13 +144,14 @@ class Forms {
   // Adds the key with all schemas for its name; adds nothing if no such key is allowed.
   Status AddKey(const MergedSchema& merged, const std::string& name, const Json* own,
                 ArgumentForm& form) {
+    RETURN_IF_ERROR(budget_.CheckTime());
     const bool required =
         std::find(merged.required.begin(), merged.required.end(), name) != merged.required.end();
     Json::Array all;
     if (own != nullptr) all.push_back(*own);
     for (const auto& [pattern, schema] : merged.pattern_properties) {
-      ASSIGN_OR_RETURN(const grammar::Dfa names, grammar::ContentOfPattern(pattern, budget_));
-      if (grammar::Accepts(names, name)) all.push_back(schema);
+      ASSIGN_OR_RETURN(const bool matches, Matches(pattern, name));
+      if (matches) all.push_back(schema);
     }
     const bool closed = merged.closed || IsFalse(merged.additional);
     bool allowed = !all.empty() || !closed;
@@ -169,7 +168,8 @@ class Forms {
       return base::InvalidArgument("the tool's parameters require '", name,
                                    "', which they do not allow");
     Json schema = all.size() == 1 ? all[0] : Json(Json::Object{{"allOf", std::move(all)}});
-    form.keys.push_back({name, Alone(schema, root_), required});
+    ASSIGN_OR_RETURN(Json alone, AloneWithin(schema));
+    form.keys.push_back({name, std::move(alone), required});
     return OkStatus();
   }
 
@@ -187,27 +187,54 @@ class Forms {
   }
 
   // If there are patterns, keys that match none are omitted: such keys are optional.
-  void AddOthers(const MergedSchema& merged, ArgumentForm& form) {
-    const auto add = [&](Json names, const Json& schema) {
+  Status AddOthers(const MergedSchema& merged, ArgumentForm& form) {
+    const auto add = [&](Json names, const Json& schema) -> Status {
       Json::Array all{Json::Object{{"type", "string"}}, std::move(names)};
-      if (!merged.property_names.is_null()) all.push_back(Alone(merged.property_names, root_));
-      form.others.push_back({Json::Object{{"allOf", std::move(all)}}, Alone(schema, root_)});
+      if (!merged.property_names.is_null()) {
+        ASSIGN_OR_RETURN(Json property_names, AloneWithin(merged.property_names));
+        all.push_back(std::move(property_names));
+      }
+      ASSIGN_OR_RETURN(Json alone, AloneWithin(schema));
+      form.others.push_back({Json::Object{{"allOf", std::move(all)}}, std::move(alone)});
+      return OkStatus();
     };
     for (const auto& [pattern, schema] : merged.pattern_properties)
-      if (!IsFalse(schema)) add(Json::Object{{"pattern", pattern}}, schema);
+      if (!IsFalse(schema)) RETURN_IF_ERROR(add(Json::Object{{"pattern", pattern}}, schema));
     const Json any = merged.additional.is_null() ? Json(true) : merged.additional;
     const bool open = !merged.closed && (!merged.additional.is_null() || merged.properties.empty());
     if (merged.pattern_properties.empty() && open && !IsFalse(any))
-      add(Json::Object{{"pattern", kAnyKey}}, any);
+      return add(Json::Object{{"pattern", kAnyKey}}, any);
+    return OkStatus();
   }
 
+  // A part of the root as a self-contained schema, which may have a copy of the whole root.
+  Result<Json> AloneWithin(const Json& own) {
+    if (!HasReference(own)) return own;
+    if (root_bytes_ == 0) root_bytes_ = kBytesOfJson * root_.Dump().size();
+    budget_.Hold(root_bytes_);
+    RETURN_IF_ERROR(budget_.Check(0));
+    return Alone(own, root_);
+  }
+
+  Result<bool> Matches(const std::string& pattern, const std::string& name) {
+    auto known = names_.find(pattern);
+    if (known == names_.end()) {
+      ASSIGN_OR_RETURN(grammar::Dfa names, grammar::ContentOfPattern(pattern, budget_));
+      known = names_.emplace(pattern, std::move(names)).first;
+    }
+    return grammar::Accepts(known->second, name);
+  }
+
+  static constexpr std::size_t kBytesOfJson = 8;  // in memory, for each byte of text
   const Json& root_;
-  grammar::Budget budget_;
+  grammar::Budget& budget_;
+  std::size_t root_bytes_ = 0;
+  std::map<std::string, grammar::Dfa> names_;  // by pattern
   std::vector<ArgumentForm> out_;
 };
 
-std::string TypeOf(const Json& schema, const Json& root) {
-  grammar::Budget budget = SmallBudget();
+std::string TypeWithin(const Json& schema, const Json& root, grammar::Budget& budget) {
+  if (budget.late()) return "";
   const auto merged = grammar::MergeSchema(schema, root, budget);
   if (!merged.ok() || !merged->choices.empty()) return "";
   if (merged->types.size() == 1) return merged->types[0];
@@ -227,33 +254,78 @@ bool IsPlain(const Json& parameters) {
 
 }  // namespace
 
-Result<std::vector<ArgumentForm>> FormsOfArguments(const Json& parameters) {
-  return Forms(parameters).Run();
+grammar::Budget ArgumentBudget() { return {50'000, 1.0, 64 << 20}; }
+
+Result<std::vector<ArgumentForm>> FormsOfArguments(const Json& parameters,
+                                                   grammar::Budget& budget) {
+  return Forms(parameters, budget).Run();
 }
 
-std::string TypeOfSchema(const Json& schema) { return TypeOf(schema, schema); }
+std::string TypeOfSchema(const Json& schema, grammar::Budget& budget) {
+  return TypeWithin(schema, schema, budget);
+}
 
-std::string TypeOfParameter(const Json& parameters, const std::string& name) {
+Json SchemaOfArguments(const Tool& tool) {
+  const bool given = tool.parameters.is_object();
+  Json schema = given ? tool.parameters : Json(Json::Object{});
+  if (schema.Find("type") == nullptr) schema.Set("type", "object");
+  const Json* properties = schema.Find("properties");
+  const bool none = !given || (properties != nullptr && properties->is_object() &&
+                               properties->as_object().empty());
+  const bool open = schema.Find("additionalProperties") != nullptr ||
+                    schema.Find("patternProperties") != nullptr || schema.Find("$ref") != nullptr ||
+                    schema.Find("allOf") != nullptr || schema.Find("anyOf") != nullptr ||
+                    schema.Find("oneOf") != nullptr;
+  if (none && !open) schema.Set("additionalProperties", false);
+  return schema;
+}
+
+ArgumentTypes::ArgumentTypes(const Json& parameters, grammar::Budget& budget)
+    : forms_(FormsOfArguments(parameters, budget)), is_plain_(IsPlain(parameters)) {
   const Json* properties = parameters.Find("properties");
-  const Json* property = properties == nullptr ? nullptr : properties->Find(name);
-  if (property != nullptr && IsPlain(parameters)) return TypeOf(*property, parameters);
-  const auto forms = FormsOfArguments(parameters);
-  if (!forms.ok()) return property == nullptr ? "" : TypeOf(*property, parameters);
+  if (properties != nullptr && properties->is_object() && (is_plain_ || !forms_.ok())) {
+    for (const auto& [name, schema] : properties->as_object())
+      plain_.emplace(name, TypeWithin(schema, parameters, budget));
+  }
+  if (!forms_.ok()) return;
+  for (const ArgumentForm& form : *forms_) {
+    FormTypes& types = types_.emplace_back();
+    for (const ArgumentForm::Key& key : form.keys)
+      types.keys.emplace(key.name, TypeOfSchema(key.schema, budget));
+    for (const ArgumentForm::Others& others : form.others)
+      types.others.push_back(TypeOfSchema(others.schema, budget));
+  }
+}
+
+std::string ArgumentTypes::TypeOf(const std::string& key) const {
+  const auto plain = plain_.find(key);
+  if (plain != plain_.end()) return plain->second;
+  if (!forms_.ok()) return "";
   std::string type;
-  for (const ArgumentForm& form : *forms) {
-    const auto key = std::find_if(form.keys.begin(), form.keys.end(),
-                                  [&](const auto& each) { return each.name == name; });
-    std::vector<Json> schemas;
-    if (key != form.keys.end()) schemas.push_back(key->schema);
-    if (key == form.keys.end())
-      for (const auto& others : form.others) schemas.push_back(others.schema);
-    for (const Json& schema : schemas) {
-      const std::string one = TypeOfSchema(schema);
+  for (const FormTypes& form : types_) {
+    const auto known = form.keys.find(key);
+    const std::vector<std::string> types =
+        known != form.keys.end() ? std::vector<std::string>{known->second} : form.others;
+    for (const std::string& one : types) {
       if (one.empty() || (!type.empty() && type != one)) return "";
       type = one;
     }
   }
   return type;
+}
+
+void FindTypes(std::vector<Tool>& tools) {
+  grammar::Budget budget = ArgumentBudget();
+  for (Tool& tool : tools) {
+    if (tool.types == nullptr)
+      tool.types = std::make_shared<const ArgumentTypes>(SchemaOfArguments(tool), budget);
+  }
+}
+
+std::string TypeOfParameter(const Tool& tool, const std::string& key) {
+  if (tool.types != nullptr) return tool.types->TypeOf(key);
+  grammar::Budget budget = ArgumentBudget();
+  return ArgumentTypes(SchemaOfArguments(tool), budget).TypeOf(key);
 }
 
 }  // namespace thermocline::chat

@@ -39,13 +39,10 @@ CallParser::Outcome CallParser::Push(std::string& text, std::vector<MessagePart>
       continue;
     }
     // Between two calls, another call or the end may follow.
-    if (named_) {
-      named_ = announced_ = false;
-      id_.clear();
-    }
+    if (named_) id_.clear();
+    named_ = announced_ = false;
     const auto begins = [&text](const std::string& with) {
-      return text.compare(0, std::min(text.size(), with.size()), with, 0,
-                          std::min(text.size(), with.size())) == 0;
+      return with.starts_with(std::string_view(text).substr(0, with.size()));
     };
     const std::string lead = format.next.empty() || format.next[0].kind != CallPiece::Kind::kText
                                  ? ""
@@ -54,6 +51,7 @@ CallParser::Outcome CallParser::Push(std::string& text, std::vector<MessagePart>
       if (text.size() < lead.size()) return Outcome::kMore;
       further_ = true;
       piece_ = 0;
+      taken_.clear();
       continue;
     }
     if (!format.end.empty() && begins(format.end)) {
@@ -61,8 +59,8 @@ CallParser::Outcome CallParser::Push(std::string& text, std::vector<MessagePart>
       text.erase(0, format.end.size());
       return Outcome::kEnded;
     }
-    if (text.empty() && !(lead.empty() && format.end.empty())) return Outcome::kMore;
-    return Outcome::kEnded;
+    const bool more = text.empty() && !(lead.empty() && format.end.empty());
+    return more ? Outcome::kMore : Outcome::kEnded;
   }
 }
 
@@ -85,9 +83,23 @@ CallParser::Outcome CallParser::TakePiece(const CallPiece& piece, std::string& t
     case CallPiece::Kind::kArguments:
       break;
   }
+  const Outcome begins = announced_ ? Outcome::kEnded : BeginsArguments(text);
+  if (begins != Outcome::kEnded) return begins;
   // An id after the arguments is too late for a stream, so such a call gets our id.
   if (!Announce(out)) return Outcome::kLost;
   return format_.calls.tagged.has_value() ? TakeTagged(text, out) : TakeJson(text, out);
+}
+
+// kEnded: `text` begins arguments in the format, or the text behind them, so the call can be
+// announced.
+CallParser::Outcome CallParser::BeginsArguments(const std::string& text) const {
+  const CallPieces& pieces = further_ ? format_.calls.next : format_.calls.first;
+  const auto& tagged = format_.calls.tagged;
+  const std::string open = tagged.has_value() ? tagged->open : "{";
+  std::string none = tagged.has_value() ? tagged->empty : open;
+  if (none.empty()) none = piece_ + 1 < pieces.size() ? pieces[piece_ + 1].text : "";
+  if (none.empty() || text.starts_with(open) || text.starts_with(none)) return Outcome::kEnded;
+  return open.starts_with(text) || none.starts_with(text) ? Outcome::kMore : Outcome::kLost;
 }
 
 CallParser::Outcome CallParser::TakeLiteral(const std::string& literal, std::string& text) {
@@ -95,6 +107,7 @@ CallParser::Outcome CallParser::TakeLiteral(const std::string& literal, std::str
   if (text.compare(0, size, literal, 0, size) != 0) return Outcome::kLost;
   if (size < literal.size()) return Outcome::kMore;
   text.erase(0, literal.size());
+  taken_ += literal;
   return Outcome::kEnded;
 }
 
@@ -103,6 +116,7 @@ CallParser::Outcome CallParser::TakeWord(std::string& word, std::string& text) {
   if (end == text.end()) return Outcome::kMore;
   word.assign(text.begin(), end);
   text.erase(text.begin(), end);
+  taken_ += word;
   return word.empty() ? Outcome::kLost : Outcome::kEnded;
 }
 
@@ -117,6 +131,8 @@ void CallParser::BeginCall(const std::string& name, std::vector<MessagePart>& ou
   announced_ = named_ = true;
   name_ = name;
   in_json_ = any_argument_ = false;
+  scan_ = {};
+  taken_.clear();
   argument_ = Argument::kFirst;
   out.push_back({.kind = Part::kCallBegin,
                  .call = count_++,
@@ -130,12 +146,7 @@ void CallParser::AddArguments(std::string text, std::vector<MessagePart>& out) {
 }
 
 CallParser::Outcome CallParser::TakeJson(std::string& text, std::vector<MessagePart>& out) {
-  if (!in_json_) {
-    if (text.empty()) return Outcome::kMore;
-    if (text[0] != '{') return Outcome::kLost;
-    scan_ = {};
-    in_json_ = true;
-  }
+  in_json_ = true;
   std::size_t end = 0;
   bool ended = false;
   while (end < text.size() && !ended) ended = scan_.Push(text[end++]);
@@ -187,6 +198,10 @@ CallParser::Outcome CallParser::TakeKey(std::string& text, std::vector<MessagePa
   if (end == 0 || (end == kNowhere && text.size() > kKeyBytesMax)) return Outcome::kLost;
   if (end == kNowhere) return Outcome::kMore;
   key_ = text.substr(0, end);
+  if (key_.size() > 2 && key_.front() == '"' && key_.back() == '"') {  // as in JSON
+    key_ = key_.substr(1, key_.size() - 2);
+    tolerated_ = true;
+  }
   text.erase(0, end);
   argument_ = Argument::kOpen;
   return Outcome::kMore;
@@ -218,6 +233,8 @@ CallParser::Outcome CallParser::TakeOpen(std::string& text, std::vector<MessageP
   argument_ = IsString() ? Argument::kString : Argument::kWhole;
   held_.clear();
   wrapped_.reset();
+  scan_ = {};
+  inner_ = searched_ = 0;
   return Outcome::kMore;
 }
 
@@ -244,12 +261,18 @@ CallParser::ValueEnd CallParser::FindEnd(const std::string& text, std::size_t fr
 
 // Takes a value whose text decides its type, as one piece.
 CallParser::Outcome CallParser::TakeWhole(std::string& text, std::vector<MessagePart>& out) {
-  // Marks inside brackets do not end the value.
+  // Marks inside brackets do not end the value. Bytes that were searched are not searched again.
   const bool brackets = text.starts_with('{') || text.starts_with('[');
-  const std::size_t inner = brackets ? EndOfJson(text, 0) : 0;
-  if (inner == kNowhere) return Outcome::kMore;
-  const ValueEnd end = FindEnd(text, inner);
-  if (end.at == kNowhere) return Outcome::kMore;
+  bool closed = !brackets || inner_ > 0;
+  while (!closed && searched_ < text.size()) closed = scan_.Push(text[searched_++]);
+  if (!closed) return Outcome::kMore;
+  if (brackets && inner_ == 0) inner_ = searched_;
+  const ValueEnd end = FindEnd(text, std::max(inner_, searched_));
+  if (end.at == kNowhere) {
+    const std::size_t mark = std::max(marks().next.size(), marks().close.size());
+    searched_ = text.size() - std::min(text.size(), mark);
+    return Outcome::kMore;
+  }
   AddArguments(ValueJson(text.substr(0, end.at)), out);
   text.erase(0, end.at + (end.continues ? marks().next : marks().close).size());
   EndValue(end.continues, out);
@@ -319,8 +342,13 @@ std::string CallParser::Unwrapped(const std::string& raw, bool last) {
   return out;
 }
 
-void CallParser::Finish(const std::string& text, std::vector<MessagePart>& out) {
-  if (!format_.calls.tagged.has_value() || !announced_) return;
+void CallParser::Finish(const std::string& text, bool cut, std::vector<MessagePart>& out) {
+  if (!announced_) return;
+  tolerated_ = tolerated_ || !cut;
+  if (!format_.calls.tagged.has_value()) {
+    if (in_json_ && !cut) AddArguments(scan_.Closing(), out);
+    return;
+  }
   const std::string value = text.substr(0, EndOfCut(text));
   if (argument_ == Argument::kString) AddString(value, true, out);
   if (argument_ == Argument::kWhole) AddArguments(value, out);
@@ -347,7 +375,7 @@ bool CallParser::IsString() const {
   if (tagged.text.open != tagged.other.open) return as_text_;
   const auto tool = std::find_if(tools_.begin(), tools_.end(),
                                  [this](const Tool& each) { return each.name == name_; });
-  return tool != tools_.end() && TypeOfParameter(tool->parameters, key_) == "string";
+  return tool != tools_.end() && TypeOfParameter(*tool, key_) == "string";
 }
 
 // The JSON of a value that is not a string; text that is not JSON becomes a string.

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/chat/json_scan.h"
@@ -31,15 +32,27 @@ class CallParser {
   void AddArguments(std::string text, std::vector<MessagePart>& out);
 
   // Called when the answer has ended: appends the part of an unfinished argument, so that no text
-  // is lost. The argument stays open.
-  void Finish(const std::string& text, std::vector<MessagePart>& out);
+  // is lost. Unless a limit cut the answer, the missing brackets of JSON are appended, too.
+  void Finish(const std::string& text, bool cut, std::vector<MessagePart>& out);
+  // Returns the text that Push consumed before a call's arguments or behind them, and forgets it:
+  // after kLost it belongs before the rest of the text.
+  std::string TakeBack() {
+    further_ = named_ = announced_ = false;
+    tolerated_ = count_ > 0;
+    piece_ = 0;
+    id_.clear();
+    return std::exchange(taken_, "");
+  }
 
   int count() const { return count_; }
+  // True if a call ended otherwise than in the format.
+  bool tolerated() const { return tolerated_; }
   // True once the current call's name is known.
   bool named() const { return named_; }
 
  private:
   Outcome TakePiece(const CallPiece& piece, std::string& text, std::vector<MessagePart>& out);
+  Outcome BeginsArguments(const std::string& text) const;
   Outcome TakeLiteral(const std::string& literal, std::string& text);
   Outcome TakeWord(std::string& word, std::string& text);
   Outcome TakeJson(std::string& text, std::vector<MessagePart>& out);
@@ -73,11 +86,15 @@ class CallParser {
   bool further_ = false;   // the pieces are those of CallFormat::next
   std::size_t piece_ = 0;  // the next piece
   int count_ = 0;
-  bool named_ = false;               // the current call has a name
-  bool announced_ = false;           // its kCallBegin was emitted
-  std::string name_, id_, waiting_;  // waiting_: arguments before the name is known
+  bool named_ = false;      // the current call has a name
+  bool announced_ = false;  // its kCallBegin was emitted
+  std::string name_, id_;
+  std::string taken_;  // consumed since the last call's arguments, or since the start
   JsonScan scan_;
   bool in_json_ = false;
+  // A value that is taken as one piece: the end of its brackets, 0 = not found, and the number of
+  // bytes that hold no end of the value.
+  std::size_t inner_ = 0, searched_ = 0;
   // The state of arguments that are written one by one.
   enum class Argument { kFirst, kKey, kOpen, kWhole, kString };
   Argument argument_ = Argument::kFirst;
@@ -86,6 +103,7 @@ class CallParser {
   std::string held_;             // bytes of a string that may be the start of a mark
   std::optional<bool> wrapped_;  // the string is in CDATA; nullopt until known
   bool any_argument_ = false;
+  bool tolerated_ = false;
 };
 
 }  // namespace thermocline::chat

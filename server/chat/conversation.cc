@@ -24,20 +24,6 @@ std::string ArgumentsText(const Json& function) {
   return arguments->is_string() ? arguments->as_string() : arguments->Dump();
 }
 
-std::vector<ToolCall> CallsOf(const Json& message) {
-  std::vector<ToolCall> out;
-  const Json* calls = message.Find("tool_calls");
-  if (calls == nullptr || !calls->is_array()) return out;
-  for (const Json& call : calls->as_array()) {
-    const Json* function = call.Find("function");
-    if (function == nullptr) continue;
-    out.push_back({.id = TextOf(call.Find("id")),
-                   .name = TextOf(function->Find("name")),
-                   .arguments = ArgumentsText(*function)});
-  }
-  return out;
-}
-
 // A nine-character id of letters and digits derived from `id`.
 std::string IdOfNine(const std::string& id) {
   const bool fits = id.size() == 9 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -54,8 +40,14 @@ std::string IdOfNine(const std::string& id) {
 
 class Adapter {
  public:
-  Adapter(const OutputFormat& format, const Conversation& conversation, bool marked)
-      : format_(format), conversation_(conversation), marked_(marked) {}
+  struct Options {
+    bool marked = false, keep_reasoning = false;
+  };
+  Adapter(const OutputFormat& format, const Conversation& conversation, const Options& options)
+      : format_(format),
+        conversation_(conversation),
+        marked_(options.marked),
+        keep_reasoning_(options.keep_reasoning) {}
 
   Json Run() {
     Json out = Json::Object{};
@@ -74,6 +66,10 @@ class Adapter {
       if (marked_) out.Set("add_generation_prompt", false);
       if (!marked_) messages.pop_back();
     }
+    if (keep_reasoning_) {
+      for (const auto& [name, value] : format_.keeps_reasoning)
+        if (out.FindRaw(name) == nullptr) out.Set(name, value);
+    }
     const auto& tools = conversation_.tools;
     const bool listed = std::any_of(tools.tools.begin(), tools.tools.end(),
                                     [](const Tool& tool) { return tool.listed; });
@@ -90,7 +86,7 @@ class Adapter {
     if (IsRole(message, "tool")) return AddResult(message, out);
     Json copy = message;
     if (message.Find("tool_calls") != nullptr) AdaptCalls(message, copy);
-    if (format_.harmony && message.Find("reasoning_content") != nullptr)
+    if ((format_.harmony || format_.reads_thinking) && message.Find("reasoning_content") != nullptr)
       copy.Set("thinking", *message.Find("reasoning_content"));
     out.push_back(std::move(copy));
   }
@@ -172,11 +168,25 @@ class Adapter {
 
   const OutputFormat& format_;
   const Conversation& conversation_;
-  const bool marked_;
+  const bool marked_, keep_reasoning_;
   bool in_results_ = false;
 };
 
 }  // namespace
+
+std::vector<ToolCall> CallsOf(const Json& message) {
+  std::vector<ToolCall> out;
+  const Json* calls = message.Find("tool_calls");
+  if (calls == nullptr || !calls->is_array()) return out;
+  for (const Json& call : calls->as_array()) {
+    const Json* function = call.Find("function");
+    if (function == nullptr) continue;
+    out.push_back({.id = TextOf(call.Find("id")),
+                   .name = TextOf(function->Find("name")),
+                   .arguments = ArgumentsText(*function)});
+  }
+  return out;
+}
 
 std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& calls) {
   std::string out;
@@ -205,12 +215,14 @@ std::string TextOfCalls(const CallFormat& format, const std::vector<ToolCall>& c
   return calls.empty() ? out : out + format.end;
 }
 
-Json ForTemplate(const OutputFormat& format, const Conversation& conversation) {
-  return Adapter(format, conversation, false).Run();
+Json ForTemplate(const OutputFormat& format, const Conversation& conversation,
+                 bool keep_reasoning) {
+  return Adapter(format, conversation, {.keep_reasoning = keep_reasoning}).Run();
 }
 
-Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation) {
-  return Adapter(format, conversation, true).Run();
+Json ForTemplateMarked(const OutputFormat& format, const Conversation& conversation,
+                       bool keep_reasoning) {
+  return Adapter(format, conversation, {.marked = true, .keep_reasoning = keep_reasoning}).Run();
 }
 
 std::optional<std::size_t> FindMark(const std::string& rendered) {

@@ -32,6 +32,12 @@ constexpr KnownReasoning kReasoning[] = {
     {"<|inner_prefix|>", "<|inner_suffix|>"},
 };
 
+// Source: the models' templates, and llama.cpp's list of the same.
+constexpr std::pair<const char*, bool> kKeepsReasoning[] = {{"preserve_thinking", true},
+                                                            {"clear_thinking", false},
+                                                            {"truncate_history_thinking", false},
+                                                            {"drop_thinking", false}};
+
 Json User(const char* text) { return Json::Object{{"role", "user"}, {"content", text}}; }
 Json Assistant(const char* text) { return Json::Object{{"role", "assistant"}, {"content", text}}; }
 
@@ -90,7 +96,13 @@ class Probe {
     }
     format_.harmony = Mentions("<|channel|>") && Mentions("<|start|>") && Mentions("<|call|>");
     FindReasoning();
+    format_.has_thinking_switch = Mentions("enable_thinking");
+    format_.has_effort = Mentions("reasoning_effort");
+    format_.reads_thinking = Mentions("message.thinking");
+    for (const auto& [name, value] : kKeepsReasoning)
+      if (Mentions(name)) format_.keeps_reasoning.emplace_back(name, value);
     plain_ = Render({User("Hey"), Assistant(kPlain)}, false);
+    FindAnswerOpen();
     FindContentMarks();
     FindCalls();
     FindHistory();
@@ -125,6 +137,21 @@ class Probe {
     const std::size_t open = a.substr(0, at).find_last_of("<["),
                       close = a.substr(0, at).find_last_of(">]");
     return open != kNowhere && (close == kNowhere || close < open) ? open : at;
+  }
+
+  // Finds the text that begins an answer at a prompt's end, as the last message and before another
+  // question: some templates write the marks of reasoning only in some of these places.
+  void FindAnswerOpen() {
+    const std::string asked = Render({User("Hey")}, false),
+                      past = Render({User("Hey"), Assistant(kPlain), User("Yes")}, false);
+    if (format_.harmony || asked.empty()) return;
+    std::string_view common = prompt_;
+    for (const std::string_view other : {std::string_view(plain_), std::string_view(past)}) {
+      const auto [end, unused] =
+          std::mismatch(common.begin(), common.end(), other.begin(), other.end());
+      common = common.substr(0, end - common.begin());
+    }
+    if (common.starts_with(asked)) format_.answer_open = common.substr(asked.size());
   }
 
   // Finds the template's marks around an answer's text, except the end of the answer.
@@ -293,10 +320,28 @@ class Probe {
                                      {"content", kResult}};
     format_.writes_results = Render({User("Hey"), call, result}, true).find(kResult) != kNowhere;
     FindPlaces(call, result);
+    if (!AnswersStandApart(call, result)) format_.answer_open.clear();
     Json foreign = Assistant("");
     foreign.Set("tool_calls", Json::Array{CallJson(0, ProbeArguments(), "call_of_another_length",
                                                    format_.arguments_are_text)});
     format_.ids_of_nine = format_.writes_calls && Render({User("Hey"), foreign}, false).empty();
+  }
+
+  // True if an answer ends before a tool's result, and the next one opens behind it: some templates
+  // write both answers and the result as one turn.
+  bool AnswersStandApart(const Json& call, const Json& result) const {
+    // Where the template writes no calls, they are part of an answer's text.
+    const Json answer = format_.writes_calls ? call : Assistant("argval");
+    const std::string text =
+        Render({User("Hey"), answer, result, Assistant(kPlain), User("Yes")}, true);
+    if (text.empty() || !format_.writes_results) return !format_.writes_results;
+    const std::size_t end = text.find(kResult), called = text.rfind("argval", end),
+                      next = text.find(kPlain, end == kNowhere ? 0 : end);
+    if (end == kNowhere || called == kNowhere || next == kNowhere) return false;
+    const std::string before = text.substr(called, end - called),
+                      behind = text.substr(end, next - end);
+    return WithoutStops(before).size() < before.size() &&
+           behind.find(format_.answer_open) != kNowhere;
   }
 
   // Finds the places in a conversation where the template accepts system and user messages.

@@ -1,6 +1,7 @@
 // Finds the end of a JSON object or list that arrives in pieces.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace thermocline::chat {
@@ -22,14 +23,20 @@ class JsonScan {
       return false;
     }
     if (c == '"') in_string_ = true;
-    if (c == '{' || c == '[') ++depth_;
-    if (c == '}' || c == ']') --depth_;
-    return depth_ == 0;
+    if (c == '{') closing_.push_back('}');
+    if (c == '[') closing_.push_back(']');
+    if ((c == '}' || c == ']') && !closing_.empty()) closing_.pop_back();
+    return closing_.empty();
+  }
+
+  // The brackets that close the value; "" if a string is open, which none can close.
+  std::string Closing() const {
+    return in_string_ ? "" : std::string(closing_.rbegin(), closing_.rend());
   }
 
  private:
   bool in_string_ = false, escaped_ = false;
-  int depth_ = 0;
+  std::string closing_;  // the missing brackets, the last one first
 };
 
 // The position after the value that begins at `at`; npos if the value is incomplete.

@@ -1,61 +1,76 @@
-// Parses tool calls that a model writes in another form than its chat template's: JSON objects,
-// bare or in a code fence, and Qwen's tags without the opening one. Small models do so often.
+// Parses calls in lenient forms as an answer's text arrives (call_forms.h, call_reader.h).
 //
-// Calls that a model writes as text are accepted; an example in a code block is not a call. Rules
-// R2 to R6 and R13 decide:
-//   R2  the name is one of the request's tools, byte for byte; a prefix "functions." or
-//       "default_api." and a suffix ":N" may be around it
-//   R3  an object has a name, and "arguments" or "parameters" with an object or its JSON in a
-//       string; a tool without required parameters needs none; {"NAME": {...}} alone counts, too
-//   R4  no other members but "id" and "type"
-//   R5  bare objects stand at the answer's begin, or at the begin of a line behind at most
-//       kProseBytesMax of text; only further calls and stray closing tags follow them
-//   R6  a fence begins a line, is the last thing of the answer, and holds only calls
-//   R13 brackets that are open at the end of the answer are closed, a string never is
-// Source: the forms and the false positives that llama.cpp, Ollama, vLLM and their users report.
+// A text that may be calls is held. Arguments that are a JSON object are passed on as they arrive,
+// once the call's name and their first key are read: bare objects at the answer's begin, and calls
+// behind a mark. All others are held until the answer ends. Text that can no longer become a call
+// is released at once.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/base/json.h"
+#include "server/chat/call_parser.h"
+#include "server/chat/call_reader.h"
+#include "server/chat/json_scan.h"
 #include "server/chat/message_part.h"
+#include "server/chat/output_format.h"
 #include "server/chat/tools.h"
 
 namespace thermocline::chat {
 
-// The form of a call: the template's own, or one of the lenient ones.
-enum class CallForm { kNative, kJson, kFence, kXml };
-const char* CallFormName(CallForm form);
-// The rule that turned a candidate into text.
-enum class CallRule { kNone, kName, kMembers, kOtherMembers, kPlace, kFence };
-const char* CallRuleName(CallRule rule);
+inline constexpr std::size_t kHeldBytesMax = 64 << 10;  // held texts beyond are no calls
 
-inline constexpr std::size_t kProseBytesMax = 200;
-inline constexpr std::size_t kCandidateBytesMax = 64 << 10;  // longer candidates are text
+// Thread-compatible.
+class LenientCalls {
+ public:
+  // All must outlive this. `parallel`: an answer may have several calls.
+  LenientCalls(const OutputFormat& format, const std::vector<Tool>& tools, bool parallel);
 
-// The first position in `text` at which a lenient form may begin, or npos. `begin`: `text` is the
-// answer's start; otherwise it may start within a line. `prose`: bytes of the answer's text before
-// it.
-struct CandidateSearch {
-  bool begin = false;
-  std::size_t prose = 0;
+  // A text's place. `begins`: it begins the answer; `native`: the template's mark begins it, or its
+  // calls precede it; `further`: calls precede it.
+  struct Place {
+    bool begins = false, native = false, further = false;
+  };
+  void Begin(const Place& place);
+
+  // Takes the decided start of `text` and appends parts. kMore: the rest is held; kNo: the rest is
+  // text.
+  Taken Push(std::string& text, CallParser& calls, std::vector<MessagePart>& out);
+  // The answer ends behind `text`; afterwards the rest is text. Appends the calls in it.
+  void Finish(TextEnd end, std::string& text, CallParser& calls, std::vector<MessagePart>& out);
+
+  // True while arguments are passed on.
+  bool in_arguments() const { return state_ == State::kArguments; }
+  CallForm form() const { return form_; }
+  // The rule by which the last text was no call, or calls were left out.
+  CallRule rule() const { return rule_; }
+
+ private:
+  enum class State {
+    kHeld,       // before a call's arguments
+    kArguments,  // within arguments that are passed on
+    kTail,       // behind them, within the call's object
+    kDropped     // behind the only call that the answer may have
+  };
+  Taken Step(TextEnd end, std::string& text, CallParser& calls, std::vector<MessagePart>& out);
+  Taken StepHeld(TextEnd end, std::string& text, CallParser& calls, std::vector<MessagePart>& out);
+  Taken StepArguments(std::string& text, CallParser& calls, std::vector<MessagePart>& out);
+  Taken StepTail(TextEnd end, std::string& text);
+  void Count(const ReadCalls& found);
+  bool MayCall(const CallParser& calls);
+
+  const OutputFormat& format_;
+  const std::vector<Tool>& tools_;
+  const bool parallel_;
+  std::vector<std::string_view> marks_;  // around the template's own calls
+  State state_ = State::kHeld;
+  Place place_;
+  std::size_t next_check_ = 0;  // the held text is parsed again at this size
+  int objects_ = 0;             // open ones around the arguments
+  JsonScan scan_;
+  CallForm form_ = CallForm::kNative;
+  CallRule rule_ = CallRule::kNone;
 };
-std::size_t FindCandidate(std::string_view text, const CandidateSearch& search);
-
-// True if more text may turn `candidate` into calls; it begins at a position from FindCandidate.
-bool MayBecomeCalls(std::string_view candidate, const std::vector<Tool>& tools);
-
-// The calls of a complete answer's `candidate`. Empty: it is text, because of `rule`.
-struct LenientCalls {
-  std::vector<ToolCall> calls;  // without ids
-  CallForm form = CallForm::kJson;
-  CallRule rule = CallRule::kNone;
-};
-// `cut`: a limit ended the answer, so open brackets are not closed.
-LenientCalls ParseLenientCalls(std::string_view candidate, const std::vector<Tool>& tools,
-                               bool cut);
 
 }  // namespace thermocline::chat

@@ -4,14 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/json.h"
+#include "engine/base/json_text.h"
 
 namespace thermocline::chat {
 
-// The string; "" for other values and nullptr.
-inline std::string TextOf(const Json* value) {
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
+using base::TextOf;
 
 // Appends to the message's text, after `between` if the text is not empty. It works in place, since
 // messages may have thousands of parts.

@@ -64,18 +64,29 @@ struct OutputFormat {
   // generates them.
   bool harmony = false;
 
+  // The text that begins an answer in a conversation and at the end of a prompt, a control token
+  // first; "" if the two differ.
+  std::string answer_open = {};
+  // The texts of tokens that end an answer.
+  std::vector<std::string> answer_ends = {};
+
   // The template's support for conversations.
   std::string tools_variable = "tools";
-  bool lists_tools = false;         // it renders the list of tools
-  bool writes_calls = false;        // it renders the calls of earlier answers
-  bool writes_results = false;      // it renders tools' results
-  bool arguments_are_text = false;  // arguments of calls must be JSON in a string
-  bool system_role = true;          // a system message at the front
-  bool several_systems = false;     // several system messages there
-  bool late_system = false;         // a system message after an answer, rendered in place
-  bool repeated_user = true;        // consecutive user messages
-  bool user_after_result = true;    // a user message after a tool's result
-  bool ids_of_nine = false;         // ids must have nine letters and digits
+  bool lists_tools = false;          // it renders the list of tools
+  bool writes_calls = false;         // it renders the calls of earlier answers
+  bool writes_results = false;       // it renders tools' results
+  bool arguments_are_text = false;   // arguments of calls must be JSON in a string
+  bool system_role = true;           // a system message at the front
+  bool several_systems = false;      // several system messages there
+  bool late_system = false;          // a system message after an answer, rendered in place
+  bool repeated_user = true;         // consecutive user messages
+  bool user_after_result = true;     // a user message after a tool's result
+  bool has_thinking_switch = false;  // it reads enable_thinking
+  bool has_effort = false;           // it reads reasoning_effort
+  bool reads_thinking = false;       // reasoning of messages is called thinking
+  // Its variables that decide whether earlier reasoning stays, with the values for which it does.
+  std::vector<std::pair<std::string, bool>> keeps_reasoning = {};
+  bool ids_of_nine = false;  // ids must have nine letters and digits
   // Control tokens in the texts above, with their text, the longest first.
   std::vector<std::pair<std::string, int>> control_tokens = {};
 };

@@ -16,8 +16,14 @@ std::size_t Overlap(std::string_view text, std::string_view marker) {
   return 0;
 }
 
+// More white space than this belongs to the text, so that a flood of it is not held.
+constexpr std::size_t kSpaceBytesMax = 512;
+// A template's mark that no call follows, again and again, is text without a closer look.
+constexpr int kLostCallsMax = 16;
+
 // White space at the end, which belongs to a marker that may follow.
 std::size_t SpaceAtEnd(std::string_view text) {
+  text = text.substr(text.size() - std::min(text.size(), kSpaceBytesMax));
   const std::size_t last = text.find_last_not_of(kSpace);
   return last == kNowhere ? text.size() : text.size() - last - 1;
 }
@@ -44,6 +50,7 @@ OutputParser::OutputParser(std::shared_ptr<const OutputParserConfig> config)
       state_(FirstState(*config_)),
       text_emitted_(config_->continues),
       calls_(*config_->format, config_->tools),
+      lenient_calls_(*config_->format, config_->tools, config_->parallel),
       lenient_(config_->lenient && !config_->format->harmony) {}
 
 void OutputParser::Push(std::string_view text, std::vector<MessagePart>& out) {
@@ -64,20 +71,29 @@ void OutputParser::Finish(bool cut, std::vector<MessagePart>& out) {
       }
       break;
     case State::kHeader:
+    case State::kBehindCalls:
       break;
     case State::kCandidate:
       FinishCandidate(cut, out);
       break;
     case State::kCalls:
-      // The arguments of an announced call end here; a text that did not become a call is text.
-      if (calls_.count() == 0) held_.insert(0, call_text_);
-      if (calls_.count() == 0) EmitPart(Part::kText, held_.size(), out);
-      calls_.Finish(held_, out);
+      if (calls_.count() == 0) {  // the text did not become a call in the template's form
+        LoseCall(out);
+        while (!held_.empty() && Step(out)) continue;
+        return Finish(cut, out);
+      }
+      calls_.Finish(held_, cut, out);
       break;
     default:
       EmitPart(Part::kText, held_.size(), out);
   }
   held_.clear();
+}
+
+CallTally OutputParser::tally() const {
+  CallForm form = lenient_calls_.form();
+  if (form == CallForm::kNative && calls_.tolerated()) form = CallForm::kTolerated;
+  return {.form = form, .calls = calls_.count(), .rejected = lenient_calls_.rule()};
 }
 
 // Returns true if it made progress.
@@ -92,9 +108,12 @@ bool OutputParser::Step(std::vector<MessagePart>& out) {
     case State::kText:
       return StepText(out);
     case State::kCandidate:
-      return StepCandidate();
+      return StepCandidate(out);
     case State::kCalls:
       return StepCalls(out);
+    case State::kBehindCalls:
+      held_.clear();
+      return false;
     case State::kHeader:
       return StepHeader(out);
     case State::kMessage:
@@ -105,8 +124,12 @@ bool OutputParser::Step(std::vector<MessagePart>& out) {
 
 // Before the first word, reasoning or the text's mark may begin.
 bool OutputParser::StepStart() {
-  const std::size_t begin = held_.find_first_not_of(kSpace);
-  if (begin == kNowhere) return false;
+  const std::size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
+  if (begin > kSpaceBytesMax) {
+    state_ = State::kText;
+    return true;
+  }
+  if (begin == held_.size()) return false;
   const std::string_view text = std::string_view(held_).substr(begin);
   const Fit reasoning = Begins(text, format().reasoning.open),
             content = Begins(text, format().content_open);
@@ -168,72 +191,93 @@ bool OutputParser::SkipSpace() {
   return true;
 }
 
-bool OutputParser::StepText(std::vector<MessagePart>& out) {
+OutputParser::NativeStart OutputParser::FindNative() const {
   const CallFormat& calls = format().calls;
-  std::size_t at = kNowhere, keep = 0;
-  if (config_->calls && calls.known()) {
-    if (!calls.at_start) {
-      at = held_.find(calls.trigger);
-      keep = Overlap(held_, calls.trigger);
-      if (at == kNowhere && keep > 0)
-        keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - keep));
-      if (keep == 0) keep = SpaceAtEnd(held_);
-    } else if (!text_emitted_) {
-      const std::size_t begin = held_.find_first_not_of(kSpace);
-      if (begin == kNowhere) return false;
-      const Fit fit = Begins(std::string_view(held_).substr(begin), calls.trigger);
-      if (fit == Fit::kPart) return false;
-      if (fit == Fit::kWhole) at = begin;
-    }
+  NativeStart out;
+  if (!config_->calls || !calls.known() || calls_.count() > 0) return out;
+  if (!calls.at_start) {
+    out.at = held_.find(calls.trigger);
+    out.keep = Overlap(held_, calls.trigger);
+    if (out.at == kNowhere && out.keep > 0)
+      out.keep += SpaceAtEnd(std::string_view(held_).substr(0, held_.size() - out.keep));
+    if (out.keep == 0) out.keep = SpaceAtEnd(held_);
+    return out;
   }
-  const std::size_t lenient = FindLenient();
-  if (lenient < at) {
-    // The white space before the candidate is held, too, and emitted if the candidate is text.
-    EmitPart(Part::kText, lenient - SpaceAtEnd(std::string_view(held_).substr(0, lenient)), out);
-    state_ = State::kCandidate;
-    return true;
-  }
-  if (at != kNowhere) {
-    EmitPart(Part::kText, at - SpaceAtEnd(std::string_view(held_).substr(0, at)), out);
-    held_.erase(0, held_.find_first_not_of(kSpace));
-    state_ = State::kCalls;
-    return true;
-  }
+  if (text_emitted_) return out;
+  const std::size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
+  if (begin > kSpaceBytesMax) return out;
+  const Fit fit = begin == held_.size()
+                      ? Fit::kPart
+                      : Begins(std::string_view(held_).substr(begin), calls.trigger);
+  out.wait = fit == Fit::kPart;
+  if (fit == Fit::kWhole) out.at = begin;
+  return out;
+}
+
+bool OutputParser::StepText(std::vector<MessagePart>& out) {
+  NativeStart native = FindNative();
+  if (native.wait) return false;
+  const FoundForm found =
+      lenient_ ? FindCallForm(held_, {.begins = line_begins_, .prose = prose_}, config_->tools)
+               : FoundForm();
   const std::string& close = format().content_close;
   const std::size_t end = close.empty() ? kNowhere : held_.find(close);
-  if (end != kNowhere) {
+  if (end < std::min(found.at, native.at)) {
     EmitPart(Part::kText, end, out);
     held_.erase(0, close.size());
     return true;
   }
-  keep = std::max(keep, Overlap(held_, close));
-  EmitPart(Part::kText, held_.size() - keep, out);
+  if (found.at < native.at) {
+    // The white space before the text is held, too, and emitted if it is no call.
+    const std::size_t space = SpaceAtEnd(std::string_view(held_).substr(0, found.at));
+    const bool part = found.part || native.keep >= held_.size() - found.at;
+    EmitPart(Part::kText, found.at - space, out);
+    if (part) return false;  // the opening is not complete, or may become the template's
+    BeginCandidate(false);
+    return true;
+  }
+  if (native.at != kNowhere) {
+    EmitPart(Part::kText, native.at - SpaceAtEnd(std::string_view(held_).substr(0, native.at)),
+             out);
+    held_.erase(0, held_.find(format().calls.trigger));
+    state_ = State::kCalls;
+    return true;
+  }
+  native.keep = std::max(native.keep, Overlap(held_, close));
+  if (lenient_) native.keep = std::max(native.keep, SpaceAtEnd(held_));
+  EmitPart(Part::kText, held_.size() - native.keep, out);
   return false;
 }
 
-std::size_t OutputParser::FindLenient() const {
-  if (!lenient_) return kNowhere;
-  return FindCandidate(held_, {.begin = line_begins_, .prose = prose_});
+void OutputParser::BeginCandidate(bool native) {
+  lenient_calls_.Begin({.begins = !text_emitted_ && !config_->continues,
+                        .native = native,
+                        .further = calls_.count() > 0});
+  native_candidate_ = native;
+  state_ = State::kCandidate;
 }
 
-bool OutputParser::StepCandidate() {
-  const std::size_t begin = std::min(held_.find_first_not_of(kSpace), held_.size());
-  if (MayBecomeCalls(std::string_view(held_).substr(begin), config_->tools)) return false;
+// The held text is no call.
+void OutputParser::LeaveCandidate(std::vector<MessagePart>& out) {
   lenient_ = false;
   state_ = State::kText;
+  if (!native_candidate_ || calls_.count() > 0) return;
+  // The search for calls continues behind the template's mark.
+  EmitPart(Part::kText, std::min(format().calls.trigger.size(), held_.size()), out);
+}
+
+bool OutputParser::StepCandidate(std::vector<MessagePart>& out) {
+  if (lenient_calls_.Push(held_, calls_, out) != Taken::kNo) return false;
+  LeaveCandidate(out);
   return true;
 }
 
 void OutputParser::FinishCandidate(bool cut, std::vector<MessagePart>& out) {
-  const LenientCalls found = ParseLenientCalls(held_, config_->tools, cut);
-  rejected_ = found.rule;
-  if (found.calls.empty()) return EmitPart(Part::kText, held_.size(), out);
-  form_ = found.form;
-  for (const ToolCall& call : found.calls) {
-    if (calls_.count() > 0 && !config_->parallel) return;
-    calls_.BeginCall(call.name, out);
-    calls_.AddArguments(call.arguments, out);
-  }
+  lenient_calls_.Finish(cut ? TextEnd::kCut : TextEnd::kEnded, held_, calls_, out);
+  if (held_.empty()) return;
+  LeaveCandidate(out);
+  while (!held_.empty() && Step(out)) continue;
+  Finish(cut, out);
 }
 
 // Records that the first held `bytes` become text.
@@ -247,19 +291,25 @@ void OutputParser::CountProse(std::size_t bytes) {
 }
 
 bool OutputParser::StepCalls(std::vector<MessagePart>& out) {
-  const std::string before = held_;
   const CallParser::Outcome outcome = calls_.Push(held_, out);
-  call_text_.append(before, 0, before.size() - held_.size());
   if (outcome == CallParser::Outcome::kMore) return false;
-  if (outcome == CallParser::Outcome::kEnded) {
-    held_.clear();  // only the answer's end may follow
-    return false;
+  if (outcome == CallParser::Outcome::kLost) {
+    LoseCall(out);
+  } else if (config_->lenient) {
+    BeginCandidate(true);  // further calls may follow in another form
+  } else {
+    state_ = State::kBehindCalls;
   }
-  // The trigger came without a call, so it is text.
-  if (calls_.count() == 0) held_.insert(0, call_text_);
-  EmitPart(Part::kText, held_.size(), out);
-  state_ = State::kText;
-  return false;
+  return true;
+}
+
+// The text is no call in the template's form, or no further one: it may be one with other white
+// space or marks, and otherwise is text.
+void OutputParser::LoseCall(std::vector<MessagePart>& out) {
+  held_.insert(0, calls_.TakeBack());
+  if (config_->lenient && ++lost_ <= kLostCallsMax) return BeginCandidate(true);
+  native_candidate_ = true;
+  LeaveCandidate(out);
 }
 
 // Parses "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", also with the

@@ -43,11 +43,12 @@ class OutputParser {
   // Appends the held text: the answer has ended, with `cut` because of a limit.
   void Finish(bool cut, std::vector<MessagePart>& out);
   bool in_reasoning() const { return state_ == State::kReasoning; }
-  bool in_call() const { return state_ == State::kCalls; }
-  // The calls begun so far.
-  CallTally tally() const {
-    return {.form = form_, .calls = calls_.count(), .rejected = rejected_};
+  bool in_call() const {
+    return state_ == State::kCalls ||
+           (state_ == State::kCandidate && lenient_calls_.in_arguments());
   }
+  // The calls begun so far.
+  CallTally tally() const;
 
  private:
   enum class State {
@@ -55,8 +56,9 @@ class OutputParser {
     kReasoning,
     kBehindReasoning,
     kText,
-    kCandidate,
+    kCandidate,  // in a text that may be calls in a lenient form
     kCalls,
+    kBehindCalls,  // in text that is dropped
     kHeader,
     kMessage
   };
@@ -65,10 +67,18 @@ class OutputParser {
   bool StepStart();
   bool StepReasoning(std::vector<MessagePart>& out);
   bool StepText(std::vector<MessagePart>& out);
-  bool StepCandidate();
+  bool StepCandidate(std::vector<MessagePart>& out);
   bool StepCalls(std::vector<MessagePart>& out);
-  // The position in the held text at which a lenient form may begin, or npos.
-  std::size_t FindLenient() const;
+  void LoseCall(std::vector<MessagePart>& out);
+  void BeginCandidate(bool native);
+  void LeaveCandidate(std::vector<MessagePart>& out);
+  // The start of a call in the text: `at` in the template's form, npos if there is none; `keep`
+  // bytes at the text's end may be the start of one; `wait`: the text must be held.
+  struct NativeStart {
+    std::size_t at = kNowhere, keep = 0;
+    bool wait = false;
+  };
+  NativeStart FindNative() const;
   void FinishCandidate(bool cut, std::vector<MessagePart>& out);
   void CountProse(std::size_t bytes);
   bool StepHeader(std::vector<MessagePart>& out);
@@ -81,14 +91,15 @@ class OutputParser {
   State state_;
   std::string held_;           // text that is not decided yet
   bool text_emitted_ = false;  // text was emitted
-  std::string call_text_;      // the consumed text of calls
   CallParser calls_;
-  // Lenient forms are searched until one candidate was text.
+  LenientCalls lenient_calls_;
+  // Lenient forms are searched until one text that looked like one is none. The template's own form
+  // is searched until there is a call.
   bool lenient_;
-  bool line_begins_ = true;  // only spaces since the last line break
-  std::size_t prose_ = 0;    // bytes of emitted text
-  CallForm form_ = CallForm::kNative;
-  CallRule rejected_ = CallRule::kNone;
+  bool native_candidate_ = false;  // the template's mark begins the candidate
+  int lost_ = 0;                   // texts in the template's form that were no call
+  bool line_begins_ = true;        // only spaces since the last line break
+  std::size_t prose_ = 0;          // bytes of emitted text
   // The current message's channel.
   MessagePart::Kind channel_ = MessagePart::Kind::kText;
   bool to_tool_ = false;

@@ -13,6 +13,7 @@ void RuleList::AddText(const std::string& name, std::vector<std::string> stops, 
 }
 
 void RuleList::AddPart(const std::string& name, const GrammarSpec& spec, bool lenient) {
+  bytes_ += spec.text.size();
   parts_.push_back(
       {.name = name, .spec = std::make_shared<const GrammarSpec>(spec), .lenient = lenient});
 }
@@ -33,6 +34,7 @@ void RuleList::AddString(const std::string& name, const Json& schema,
   std::erase_if(stops, [this](const std::string& stop) { return IsControl(stop); });
   const Json any = Json::Object{{"type", "string"}};
   const bool free = any_arguments_ && lenient;
+  for (const std::string& each : except) bytes_ += each.size();
   parts_.push_back({.name = name,
                     .spec = std::make_shared<const GrammarSpec>(
                         GrammarSpec{.kind = GrammarSpec::Kind::kJsonSchema,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/api/grammar_spec.h"
+#include "engine/base/json.h"
 #include "server/chat/output_format.h"
 
 namespace thermocline::chat {
@@ -17,7 +18,14 @@ class RuleList {
   RuleList(const OutputFormat& format, bool any_arguments)
       : format_(format), any_arguments_(any_arguments) {}
 
-  void Add(const std::string& name, const std::string& body) { rules_.emplace_back(name, body); }
+  // More text than any limit allows to compile. Callers stop adding rules once the list is full.
+  static constexpr std::size_t kBytesMax = 4 << 20;
+  bool full() const { return bytes_ > kBytesMax; }
+
+  void Add(const std::string& name, const std::string& body) {
+    bytes_ += name.size() + body.size();
+    rules_.emplace_back(name, body);
+  }
   // Adds a rule for any text without `stops`; `at_start`: for text that does not begin with a stop.
   void AddText(const std::string& name, std::vector<std::string> stops, bool at_start);
   void AddPart(const std::string& name, const GrammarSpec& spec, bool lenient);
@@ -42,6 +50,7 @@ class RuleList {
   const bool any_arguments_;
   std::vector<std::pair<std::string, std::string>> rules_;
   std::vector<GrammarPart> parts_;
+  std::size_t bytes_ = 0;  // of rules and parts
 };
 
 }  // namespace thermocline::chat

@@ -14,13 +14,13 @@ namespace {
 // from key N on; if N is the number of keys, keys without a name follow.
 class FormWriter {
  public:
-  FormWriter(const TaggedArguments& tagged, const Tool& tool, const Json& parameters,
+  FormWriter(const TaggedArguments& tagged, const Tool& tool, const ArgumentTypes& types,
              const ArgumentForm& form, std::string name, RuleList& rules)
       : tagged_(tagged), tool_(tool), form_(form), name_(std::move(name)), rules_(rules) {
-    for (const auto& key : form.keys)
-      text_.push_back(TypeOfParameter(parameters, key.name) == "string");
+    for (const auto& key : form.keys) text_.push_back(types.TypeOf(key.name) == "string");
+    grammar::Budget budget = ArgumentBudget();
     for (const auto& others : form.others)
-      other_text_.push_back(TypeOfSchema(others.schema) == "string");
+      other_text_.push_back(TypeOfSchema(others.schema, budget) == "string");
   }
 
   std::string Run() {
@@ -29,7 +29,7 @@ class FormWriter {
     if (MayEnd(0, 0)) body += StrCat(body.empty() ? "" : " | ", rules_.Literal(tagged_.empty));
     const std::size_t count = form_.keys.size();
     if (count == 0 && form_.others.empty()) return body;
-    for (std::size_t from = count == 0 ? 0 : 1; from <= count; ++from)
+    for (std::size_t from = count == 0 ? 0 : 1; from <= count && !rules_.full(); ++from)
       for (std::int64_t came = 1; came <= CountMax(); ++came)
         for (const bool text : {true, false}) WriteRest(from, came, text);
     return body;
@@ -149,17 +149,25 @@ ArgumentForm PropertiesOf(const Json& parameters) {
 
 }  // namespace
 
-Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool,
-                                const Json& parameters, int index, RuleList& rules) {
-  auto forms = FormsOfArguments(parameters);
+Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool, int index,
+                                RuleList& rules) {
+  grammar::Budget budget = ArgumentBudget();
+  const auto types = tool.types != nullptr
+                         ? tool.types
+                         : std::make_shared<const ArgumentTypes>(SchemaOfArguments(tool), budget);
+  auto forms = types->forms();
   if (forms.ok() && WaysOf(*forms) > kWaysMax)
     forms = base::Unimplemented("parameters of so many keys and alternatives are not supported");
   if (!forms.ok() && tool.strict) return forms.status();
-  if (!forms.ok()) forms = std::vector<ArgumentForm>{PropertiesOf(parameters)};
+  if (!forms.ok()) forms = std::vector<ArgumentForm>{PropertiesOf(SchemaOfArguments(tool))};
   std::string out;
   for (std::size_t i = 0; i < forms->size(); ++i) {
-    FormWriter writer(tagged, tool, parameters, (*forms)[i], StrCat(index, "-", i), rules);
+    FormWriter writer(tagged, tool, *types, (*forms)[i], StrCat(index, "-", i), rules);
     out += StrCat(out.empty() ? "" : " | ", writer.Run());
+    if (rules.full() || out.size() > RuleList::kBytesMax)
+      return base::InvalidArgument("the grammar of the tools' arguments has more than ",
+                                   RuleList::kBytesMax,
+                                   " bytes: give fewer tools, or fewer parameters a tool");
   }
   return out;
 }

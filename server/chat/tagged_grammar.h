@@ -12,7 +12,7 @@ namespace thermocline::chat {
 // unless required, then keys without a name. Adds the rules it needs, whose names end with the
 // tool's `index`. Requires: the format's calls are tagged. Errors as FormsOfArguments, for strict
 // tools; other tools fall back to their `properties`.
-Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool,
-                                const Json& parameters, int index, RuleList& rules);
+Result<std::string> WriteTagged(const TaggedArguments& tagged, const Tool& tool, int index,
+                                RuleList& rules);
 
 }  // namespace thermocline::chat

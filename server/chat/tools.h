@@ -9,11 +9,14 @@
 
 namespace thermocline::chat {
 
+class ArgumentTypes;
+
 struct Tool {
   std::string name, description;
   Json parameters = {};  // JSON schema of an object; null: any object
   bool strict = false;   // reject an unsupported schema
   bool listed = true;    // false: a message defines it, so the prompt's list omits it
+  std::shared_ptr<const ArgumentTypes> types = {};  // null: FindTypes has not been called
 };
 
 struct ToolChoice {

@@ -1,13 +1,13 @@
 #include "server/core/api_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <strings.h>
 
 #include <algorithm>
 
 #include "engine/api/request.h"
 #include "engine/base/file.h"
+#include "server/core/server_config.h"
 
 namespace thermocline::server {
 namespace {
@@ -55,15 +55,6 @@ std::optional<std::string_view> BearerKey(std::string_view authorization) {
   return authorization.substr(begin);
 }
 
-std::optional<ApiKeys::Digest> ApiKeys::Hash(std::string_view key) {
-  Digest digest;
-  unsigned int bytes = 0;
-  const bool hashed =
-      EVP_Digest(key.data(), key.size(), digest.data(), &bytes, EVP_sha256(), nullptr) == 1;
-  if (!hashed || bytes != digest.size()) return std::nullopt;
-  return digest;
-}
-
 Result<ApiKeys::Entry> ApiKeys::ParseLine(std::string_view line) {
   Entry entry{};
   entry.identity.name = TakeField(line);
@@ -76,18 +67,24 @@ Result<ApiKeys::Entry> ApiKeys::ParseLine(std::string_view line) {
     const std::size_t digit = kHexDigits.find(lower);
     if (digit == std::string_view::npos)
       return base::InvalidArgument("expected NAME:SHA256, with 64 hexadecimal digits");
-    entry.digest[i / 2] = static_cast<unsigned char>(entry.digest[i / 2] << 4 | digit);
+    entry.digest[i / 2] = entry.digest[i / 2] << 4 | std::byte(digit);
   }
-  constexpr std::string_view kPriority = "priority=";
+  constexpr std::string_view kPriority = "priority=", kModels = "models=";
   while (!line.empty()) {
     const std::string_view option = TakeField(line);
+    if (option.starts_with(kModels)) {
+      entry.identity.models.names = SplitList(std::string(option.substr(kModels.size())));
+      if (!entry.identity.models.names.empty()) continue;
+      return base::InvalidArgument("models= needs names of models, separated by commas");
+    }
     const auto priority = option.starts_with(kPriority)
                               ? base::ParseNumber<int>(option.substr(kPriority.size()))
                               : std::nullopt;
     const bool in_range = priority >= kPriorityMin && priority <= kPriorityMax;
     if (option != "admin" && !in_range) {
-      return base::InvalidArgument("an option is admin, or priority=N with N in [", kPriorityMin,
-                                   ", ", kPriorityMax, "]");
+      return base::InvalidArgument(
+          "an option is admin, models=NAME,NAME, or priority=N with N in [", kPriorityMin, ", ",
+          kPriorityMax, "]");
     }
     if (in_range) entry.identity.priority_max = *priority;
     entry.identity.admin = entry.identity.admin || option == "admin";
@@ -135,14 +132,7 @@ Result<std::string> ApiKeys::MakeLine(std::string_view name, std::string_view ke
   }
   if (!std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7F; }))
     return base::InvalidArgument("a key has printable ASCII characters only, and no blanks");
-  const auto digest = Hash(key);
-  if (!digest.has_value()) return base::Internal("OpenSSL has no SHA-256");
-  std::string line = StrCat(name, ":");
-  for (const unsigned char byte : *digest) {
-    line += kHexDigits[byte >> 4];
-    line += kHexDigits[byte & 15];
-  }
-  return line;
+  return StrCat(name, ":", base::HexOf(base::Sha256Of(key)));
 }
 
 std::vector<std::string> ApiKeys::Beyond(const ApiKeys& before) const {
@@ -153,7 +143,8 @@ std::vector<std::string> ApiKeys::Beyond(const ApiKeys& before) const {
         std::any_of(before.entries_.begin(), before.entries_.end(), [&](const Entry& other) {
           return other.digest == entry.digest && other.identity.name == own.name &&
                  (other.identity.admin || !own.admin) &&
-                 other.identity.priority_max >= own.priority_max;
+                 other.identity.priority_max >= own.priority_max &&
+                 other.identity.models.Cover(own.models);
         });
     if (!had) out.push_back(own.name);
   }
@@ -162,12 +153,11 @@ std::vector<std::string> ApiKeys::Beyond(const ApiKeys& before) const {
 
 std::optional<Identity> ApiKeys::Check(std::string_view key) const {
   if (key.size() > kKeyBytesMax) return std::nullopt;
-  const auto digest = Hash(key);
-  if (!digest.has_value()) return std::nullopt;
+  const base::Digest256 digest = base::Sha256Of(key);
   // Every entry is compared in full, so that the time does not reveal how close a guess was.
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
-    const bool same = CRYPTO_memcmp(entry.digest.data(), digest->data(), digest->size()) == 0;
+    const bool same = CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0;
     found = same ? &entry : found;
   }
   if (found == nullptr) return std::nullopt;

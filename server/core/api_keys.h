@@ -1,7 +1,7 @@
 // Keys of the daemon's users, read from a file of hashes.
 //
 //   # comment
-//   NAME:SHA256[:admin][:priority=N]
+//   NAME:SHA256[:admin][:priority=N][:models=NAME,NAME]
 //
 // NAME consists of letters, digits, '.', '_' and '-'. It appears in logs and metrics, and requests
 // are scheduled fairly by it; keys of one client have different names. SHA256 is the hash of the
@@ -15,7 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/sha256.h"
 #include "engine/base/status.h"
+#include "server/core/model_rights.h"
 
 namespace thermocline::server {
 
@@ -24,6 +26,7 @@ struct Identity {
   std::string name;
   bool admin = false;    // may use the routes below /admin
   int priority_max = 0;  // the highest priority its requests may have
+  ModelRights models = {};
 };
 
 // The KEY of an Authorization header "Bearer KEY"; nullopt for any other value. The scheme is
@@ -51,12 +54,10 @@ class ApiKeys {
   std::optional<Identity> Check(std::string_view key) const;
 
  private:
-  using Digest = std::array<unsigned char, 32>;
   struct Entry {
     Identity identity;
-    Digest digest;
+    base::Digest256 digest;
   };
-  static std::optional<Digest> Hash(std::string_view key);
   static Result<Entry> ParseLine(std::string_view line);
   Status Add(std::string_view line);
 

@@ -25,6 +25,13 @@ chat::OutputFormat FormatOfModel(const ChatFormatter& chat, const text::Tokenize
       .is_stop = [&](std::string_view text) { return stops.contains(std::string(text)); },
       .source = v.tool_template.empty() ? v.chat_template : v.tool_template,
   });
+  format.answer_ends.assign(stops.begin(), stops.end());
+  const bool opens = std::any_of(v.tokens.begin(), v.tokens.end(), [&](const std::string& token) {
+    const std::size_t id = &token - v.tokens.data();
+    return v.types[id] == model::TokenType::kControl && !token.empty() &&
+           format.answer_open.starts_with(token);
+  });
+  if (!opens) format.answer_open.clear();
   const std::vector<std::string> texts = chat::TextsOf(format);
   for (int id = 0; id < v.size(); ++id) {
     if (v.types[id] != model::TokenType::kControl || v.tokens[id].empty()) continue;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/text/tokenizer.h"
+#include "server/core/replayed_prompt.h"
 #include "server/core/request_limits.h"
 #include "server/core/request_memory.h"
 
@@ -54,6 +55,44 @@ Result<EncodedPrompt> EncodeRaw(const Service& service, const std::string& text)
   return EncodedPrompt{.tokens = std::move(tokens), .bos_added = v.add_bos || text.empty()};
 }
 
+// A rendered conversation and its tokens.
+struct ChatTokens {
+  text::TemplateText text;
+  std::vector<int> tokens = {};
+  int replayed = 0;  // tokens of remembered answers
+};
+
+// The tokens of a conversation whose remembered answers are replayed; nullopt: none is remembered,
+// the template does not show them in one part, or the context does not hold their tokens, which a
+// client may not know of.
+std::optional<ChatTokens> TokensOfReplay(const Service& service, const Conversation& conversation,
+                                         const chat::AnswerKeys& keys) {
+  const ReplayedPrompt replay(conversation, keys, service.token_memory());
+  if (replay.empty()) return std::nullopt;
+  auto text = RenderChat(service, replay.marked());
+  if (!text.ok() || !CheckMadeText(text->bytes(), service.request_sizes()).ok())
+    return std::nullopt;
+  auto tokens = replay.Encode(*text, *service.output_format(), service.engine()->tokenizer());
+  if (!tokens.has_value() || tokens->size() + 1 >= ContextOf(service)) return std::nullopt;
+  return ChatTokens{.text = *std::move(text),
+                    .tokens = service.chat()->WithBos(*std::move(tokens)),
+                    .replayed = replay.tokens()};
+}
+
+Result<ChatTokens> TokensOfChat(const Service& service, const Conversation& conversation,
+                                PromptLimit limit, const std::optional<chat::AnswerKeys>& keys) {
+  if (keys.has_value()) {
+    if (auto replayed = TokensOfReplay(service, conversation, *keys)) return *std::move(replayed);
+  }
+  ASSIGN_OR_RETURN(text::TemplateText text, RenderChat(service, conversation));
+  RETURN_IF_ERROR(CheckMadeText(text.bytes(), service.request_sizes()));
+  ASSIGN_OR_RETURN(std::vector<int> tokens,
+                   Within(service, limit, text, [&service](const text::TemplateText& rendered) {
+                     return service.chat()->Tokenize(rendered);
+                   }));
+  return ChatTokens{.text = std::move(text), .tokens = std::move(tokens)};
+}
+
 Result<EncodedPrompt> TakeIds(const Service& service, const std::vector<int>& ids) {
   if (ids.empty()) return base::InvalidArgument("the prompt is empty");
   RETURN_IF_ERROR(CheckTokens(service, ids));
@@ -66,15 +105,21 @@ Result<EncodedPrompt> TakeIds(const Service& service, const std::vector<int>& id
 
 Result<text::TemplateText> RenderChat(const Service& service, const Conversation& conversation) {
   const ChatFormatter* chat = service.chat();
+  if (chat == nullptr && !service.engine()->writes())
+    return base::InvalidArgument(
+        "this model is an encoder: it makes vectors of texts "
+        "(/v1/embeddings) and does not chat");
   if (chat == nullptr) return base::InvalidArgument("the model has no chat template");
   const chat::OutputFormat& format = *service.output_format();
   const std::size_t bytes_max = MadeTextBytesMax(service.request_sizes());
+  const bool keep = service.reloadable()->config.keep_reasoning;
   if (conversation.continues_last) {
-    const auto marked = chat->Render(chat::ForTemplateMarked(format, conversation), bytes_max);
+    const auto marked =
+        chat->Render(chat::ForTemplateMarked(format, conversation, keep), bytes_max);
     if (marked.ok())
       if (const auto end = chat::FindMark(marked->bytes())) return marked->Part(0, *end);
   }
-  auto prompt = chat->Render(chat::ForTemplate(format, conversation), bytes_max);
+  auto prompt = chat->Render(chat::ForTemplate(format, conversation, keep), bytes_max);
   if (prompt.ok() && conversation.continues_last)
     prompt->AppendData(chat::BegunText(format, conversation));
   if (prompt.ok()) return prompt;
@@ -85,23 +130,50 @@ Result<text::TemplateText> RenderChat(const Service& service, const Conversation
   return base::InvalidArgument(prompt.status().message());
 }
 
+std::optional<std::string> AnswerOwner(const Service& service, const std::string& tenant) {
+  const auto taken = service.reloadable();
+  // Never shared between clients, whatever prefix_cache.share says: an answer's name does not cover
+  // its reasoning, so one client could read another's, or plant tokens that its text does not have.
+  return taken->config.token_memory ? std::optional(tenant) : std::nullopt;
+}
+
 Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
-                                 PromptLimit limit) {
-  ASSIGN_OR_RETURN(const text::TemplateText prompt, RenderChat(service, conversation));
-  RETURN_IF_ERROR(CheckMadeText(prompt.bytes(), service.request_sizes()));
-  ASSIGN_OR_RETURN(std::vector<int> tokens,
-                   Within(service, limit, prompt, [&service](const text::TemplateText& text) {
-                     return service.chat()->Tokenize(text);
-                   }));
-  if (tokens.empty() && limit == PromptLimit::kContext)
+                                 PromptLimit limit, const std::optional<std::string>& owner) {
+  std::optional<chat::AnswerKeys> keys;
+  if (owner.has_value())
+    keys = chat::KeysOfAnswers(service.answers_salt() + *owner,
+                               conversation.json.Find("messages")->as_array());
+  ASSIGN_OR_RETURN(ChatTokens chat, TokensOfChat(service, conversation, limit, keys));
+  if (chat.tokens.empty() && limit == PromptLimit::kContext)
     return base::InvalidArgument("the chat template makes no text of these messages");
-  const chat::ReasoningTags& tags = service.output_format()->reasoning;
-  EncodedPrompt out{.tokens = std::move(tokens)};
-  out.in_reasoning = tags.known() && EndsWith(prompt.bytes(), tags.open);
+  const chat::OutputFormat& format = *service.output_format();
+  const chat::ReasoningTags& tags = format.reasoning;
+  EncodedPrompt out{.tokens = std::move(chat.tokens), .replayed = chat.replayed};
+  out.in_reasoning = tags.known() && EndsWith(chat.text.bytes(), tags.open);
   out.continues = conversation.continues_last;
   out.may_reason =
-      tags.known() && !EndsWith(prompt.bytes(), tags.close) && !conversation.continues_last;
+      tags.known() && !EndsWith(chat.text.bytes(), tags.close) && !conversation.continues_last;
+  const std::size_t open = FindAnswerOpening(chat.text, format);
+  if (!keys.has_value() || out.continues || open == std::string::npos) return out;
+  AnswerPlace& place = out.place.emplace();
+  place.before = keys->messages;
+  place.opening = service.engine()->tokenizer().Encode(chat.text.Part(open, chat.text.size()));
   return out;
+}
+
+void RememberAnswer(Service& service, const AnswerPlace& place, const chat::WholeMessage& answer,
+                    const std::vector<int>& tokens) {
+  const auto& types = service.engine()->tokenizer().vocabulary().types;
+  const auto& known = service.output_format()->control_tokens;
+  const bool plain = std::all_of(tokens.begin(), tokens.end(), [&](int token) {
+    return types[token] != model::TokenType::kControl ||
+           std::any_of(known.begin(), known.end(),
+                       [token](const auto& control) { return control.second == token; });
+  });
+  if (!plain) return;
+  std::vector<int> all = place.opening;
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  service.KeepAnswer(chat::KeyOfAnswer(place.before, answer), std::move(all));
 }
 
 Result<std::vector<int>> EncodeText(const Service& service, const std::string& text,
@@ -114,11 +186,12 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
   });
 }
 
-Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt) {
+Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt,
+                                   const std::optional<std::string>& owner) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return EncodeRaw(service, *text);
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return TakeIds(service, *ids);
   if (const auto* infill = std::get_if<Infill>(&prompt)) return EncodeInfill(service, *infill);
-  return EncodeChat(service, std::get<Conversation>(prompt));
+  return EncodeChat(service, std::get<Conversation>(prompt), PromptLimit::kContext, owner);
 }
 
 Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
@@ -136,9 +209,11 @@ Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt
   // One token less than the context leaves room for the end-of-sequence token.
   if (cut)
     tokens.resize(std::min({tokens.size(), ContextOf(service) - 1, std::size_t(tokens_max)}));
-  const int eos = service.engine()->tokenizer().vocabulary().eos;
-  if (pooling == Pooling::kLast && eos >= 0 && (tokens.empty() || tokens.back() != eos))
-    tokens.push_back(eos);
+  const model::Vocabulary& vocabulary = service.engine()->tokenizer().vocabulary();
+  const int eos = vocabulary.eos;
+  const bool ends = pooling == Pooling::kLast ||
+                    (vocabulary.add_eos && std::holds_alternative<std::string>(prompt));
+  if (ends && eos >= 0 && (tokens.empty() || tokens.back() != eos)) tokens.push_back(eos);
   if (tokens.empty()) return base::InvalidArgument("the text is empty");
   return tokens;
 }

@@ -1,11 +1,14 @@
 // Turns a client's prompt into tokens, with the same limits in every protocol.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/json.h"
+#include "engine/base/sha256.h"
 #include "engine/text/template_text.h"
+#include "server/chat/message_part.h"
 #include "server/core/generation_request.h"
 #include "server/core/service.h"
 
@@ -20,6 +23,12 @@ enum class PromptLimit { kContext, kNone };
 // the model has none. Requires: the model is loaded.
 Result<text::TemplateText> RenderChat(const Service& service, const Conversation& conversation);
 
+// The place of an answer in its conversation, by which the token memory knows it later.
+struct AnswerPlace {
+  base::Digest256 before = {};    // names the messages before it
+  std::vector<int> opening = {};  // the prompt's last tokens, which open the answer
+};
+
 // A prompt for the engine, within the context.
 struct EncodedPrompt {
   std::vector<int> tokens;
@@ -28,11 +37,25 @@ struct EncodedPrompt {
   bool may_reason = false;     // the answer may begin with reasoning
   bool continues = false;      // the answer continues text at the prompt's end
   std::vector<int> ends = {};  // tokens that end the answer, besides the model's
+  int replayed = 0;            // tokens of earlier answers that the token memory had
+  // Set if the answer may be remembered.
+  std::optional<AnswerPlace> place = {};
 };
 
-// The prompt of a conversation. Errors as RenderChat.
+// The owner of the remembered answers for a client's conversations; nullopt: they are not used.
+std::optional<std::string> AnswerOwner(const Service& service, const std::string& tenant);
+
+// The prompt of a conversation. Errors as RenderChat. Earlier answers have the tokens that the
+// model sampled, as far as the service remembers them for `owner`; nullopt: no answer does.
 Result<EncodedPrompt> EncodeChat(const Service& service, const Conversation& conversation,
-                                 PromptLimit limit = PromptLimit::kContext);
+                                 PromptLimit limit = PromptLimit::kContext,
+                                 const std::optional<std::string>& owner = std::nullopt);
+
+// Puts an answer into the token memory, unless it has control tokens that are not part of the
+// model's format: a model that was talked into writing the mark of a system message would get it
+// again.
+void RememberAnswer(Service& service, const AnswerPlace& place, const chat::WholeMessage& answer,
+                    const std::vector<int>& tokens);
 
 // Options for the tokens of a raw prompt.
 struct TextOptions {
@@ -48,8 +71,10 @@ Result<std::vector<int>> EncodeText(const Service& service, const std::string& t
 // has no infill tokens. Source: the layout of llama.cpp's server.
 Result<EncodedPrompt> EncodeInfill(const Service& service, const Infill& infill);
 
-// InvalidArgument: an empty prompt, an id outside the vocabulary, or as RenderChat.
-Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt);
+// InvalidArgument: an empty prompt, an id outside the vocabulary, or as RenderChat. `owner` as in
+// EncodeChat.
+Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt,
+                                   const std::optional<std::string>& owner = std::nullopt);
 
 // The tokens of a text for an embedding: with beginning-of-sequence if the model wants it and, for
 // pooling by the last token, with end-of-sequence. Names of control tokens in the text stay text.

@@ -1,5 +1,6 @@
 #include "server/core/refusal_table.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/base/index.h"
@@ -96,11 +97,34 @@ static_assert(InOrder(), "one row for each reason, in their order");
 
 std::span<const RefusalRow> RefusalTable() { return kRows; }
 
+namespace {
+
+// `text` with the names of files in place of absolute paths: clients may not see where the
+// operator's files are.
+std::string WithoutFolders(std::string text) {
+  constexpr std::string_view kEnds = " :'\"\n,;";
+  for (std::size_t at = text.find('/'); at != std::string::npos; at = text.find('/', at)) {
+    const std::size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+    const std::size_t last = text.rfind('/', end - 1);
+    const bool address = at > 0 && text.substr(at - 1, 3) == "://";
+    const bool absolute = at == 0 || kEnds.find(text[at - 1]) != std::string_view::npos;
+    if (absolute && !address)
+      text.erase(at, last + 1 - at);
+    else
+      at = end;
+  }
+  return text;
+}
+
+}  // namespace
+
 const RefusalRow& RowOf(const Status& status) { return kRows[base::Index(status.reason())]; }
 
 std::string MessageFor(const Status& status) {
-  return RowOf(status).public_message ? status.message()
-                                      : "internal error; the server's log has the details";
+  const RefusalRow& row = RowOf(status);
+  if (!row.public_message) return "internal error; the server's log has the details";
+  constexpr int kServerError = 500;
+  return row.http_status >= kServerError ? WithoutFolders(status.message()) : status.message();
 }
 
 void CountRejection(Metrics& metrics, const Status& status) {

@@ -141,6 +141,7 @@ std::vector<std::string> Loosened(const ReloadableConfig& before, const Reloadab
         out.push_back(StrCat(what, " ", each));
   };
   if (after.config.insecure && !before.config.insecure) out.push_back("server.insecure");
+  if (after.config.pull && !before.config.pull) out.push_back("server.pull");
   if (before.config.metrics_require_key && !after.config.metrics_require_key)
     out.push_back("metrics.require_key");
   added("host", before.allowed_hosts, after.allowed_hosts);

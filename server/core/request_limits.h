@@ -26,6 +26,7 @@ inline constexpr std::size_t kEmbeddedTextsMax = 2048;  // per request
 inline constexpr std::size_t kToolNameBytesMax = 128;
 inline constexpr std::size_t kPiecesMax = 65'536;  // tokens listed with their bytes
 inline constexpr std::size_t kFfnModeBytesMax = 1024;
+inline constexpr std::size_t kReasoningMessageBytesMax = 1024;
 inline constexpr std::size_t kRequestIdBytesMax = 128;
 inline constexpr int kChoicesPerPromptMax = 8;
 inline constexpr double kTimeoutMax = 86'400;  // seconds

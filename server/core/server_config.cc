@@ -3,7 +3,11 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <utility>
+
+#include "engine/base/bytes.h"
 
 namespace thermocline::server {
 
@@ -19,6 +23,39 @@ std::vector<std::string> SplitList(const std::string& list) {
     begin = end + 1;
   }
   return items;
+}
+
+std::optional<double> SecondsOf(std::string_view text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"", 1}};
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  if (text.empty()) return std::nullopt;
+  double all = 0;
+  bool first = true;  // a number without a unit stands alone
+  while (!text.empty()) {
+    if (text.front() < '0' || text.front() > '9') return std::nullopt;
+    double value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+    if (error != std::errc()) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& each) {
+      return each.first.empty() ? text.empty() && first : text.starts_with(each.first);
+    });
+    if (unit == std::end(kUnits)) return std::nullopt;
+    first = false;
+    text.remove_prefix(unit->first.size());
+    all += value * unit->second;
+  }
+  return negative ? -all : all;
+}
+
+std::string PlainName(std::string name) {
+  constexpr std::string_view kTag = ":latest";
+  for (char& c : name) c = base::ToLower(c);
+  if (name.ends_with(kTag)) name.resize(name.size() - kTag.size());
+  return name;
 }
 
 int ServerConfig::ConnectionsMaxOf(const std::string& address) const {

@@ -1,7 +1,10 @@
 // The daemon's configuration, which server/daemon/config_file reads from YAML and --set.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/api/model_options.h"
@@ -13,15 +16,27 @@
 
 namespace thermocline::server {
 
+struct ServerConfig;
+
+// One of several models: an entry of `models`.
+struct ModelEntry {
+  std::shared_ptr<const ServerConfig> config;  // the daemon's, with the keys of this model
+  bool pinned = false;                         // loaded at the start, and never put to sleep
+  int keep_alive_s = -1;  // after its last request it sleeps; -1 = when memory is wanted
+};
+
 struct ServerConfig {
   ModelOptions model = DaemonDefaults();
   ServingOptions serving = DaemonServingDefaults();
-  std::string model_name;     // clients' name for it; "" = the file's name without extension
-  std::string model_aliases;  // comma list of more names; "*" = any
+  std::string model_name;          // clients' name for it; "" = the file's name without extension
+  std::string model_aliases;       // comma list of more names; "*" = any
+  std::vector<ModelEntry> models;  // empty: `model` alone
   // /sampling: defaults for requests; empty = the model's recommendation, or kCommonSampling
   SamplingDefaults sampling;
   int max_tokens = 4096;
   // server
+  std::string models_dir;          // a folder whose models are served, too; "" = none
+  bool pull = false;               // clients may add models to models_dir, and delete those
   std::string host = "127.0.0.1";  // "" = no TCP
   int port = 8080;                 // 0 = any free one
   std::string unix_socket;         // path; "" = none
@@ -47,7 +62,11 @@ struct ServerConfig {
   // Owner of the prefixes that a request may reuse: tenant, all.
   std::string prefix_cache_share = "tenant";
   // chat
-  bool lenient_calls = true;  // accepts tool calls in other formats than the template's
+  bool lenient_calls = true;   // accepts tool calls in other formats than the template's
+  bool token_memory = true;    // earlier answers keep the tokens that the model sampled
+  bool keep_reasoning = true;  // templates that can keep the reasoning of earlier answers do
+  int reasoning_budget = -1;   // the most tokens of an answer's reasoning; -1 = any number
+  std::string reasoning_budget_message;  // ends reasoning that reaches it, before the closing mark
   // grpc
   std::string grpc_address;  // "host:port", port 0 = any free one; "unix:/path"; "" = off
   int grpc_threads = 2;
@@ -71,6 +90,10 @@ struct ServerConfig {
 
 // Splits "a, b" into {"a", "b"}.
 std::vector<std::string> SplitList(const std::string& list);
+// Seconds of a duration such as "300", "5m", "1h30m", "250ms" or "-1"; nullopt: it is none.
+std::optional<double> SecondsOf(std::string_view text);
+// Returns a model's name in lower case and without ":latest", which Ollama's clients append.
+std::string PlainName(std::string name);
 bool IsLoopbackAddress(const std::string& host);
 // Returns the name of a client's address for limits and fair shares: for IPv6 the /64 network
 // ("2001:db8::/64"), which a single client may own; any other text unchanged.

@@ -9,23 +9,35 @@
 #include <filesystem>
 
 #include "engine/base/out_of_memory.h"
+#include "engine/hub/find_model.h"
 #include "server/core/model_format.h"
 
 namespace thermocline::server {
 
-Service::Service(std::shared_ptr<const ReloadableConfig> reloadable)
+std::vector<std::string> ModelNames(const ServerConfig& config) {
+  std::string name = config.model_name;
+  if (name.empty()) name = hub::ServedName(config.model.path);
+  std::vector<std::string> names = SplitList(config.model_aliases);
+  names.insert(names.begin(),
+               base::ReplaceInvalidUtf8(name));  // a file's name may be invalid UTF-8
+  return names;
+}
+
+Service::Service(std::shared_ptr<const ReloadableConfig> reloadable,
+                 std::shared_ptr<ServiceThreads> threads)
     : config_(reloadable->config),
-      model_name_(config_.model_name),
+      model_name_(ModelNames(config_).front()),
       started_at_(std::time(nullptr)),
       metrics_(config_.metrics_prefix, config_.metrics_buckets,
                std::make_unique<SensorPoller>("/sys")),
-      reloadable_(std::move(reloadable)) {
-  if (model_name_.empty()) model_name_ = std::filesystem::path(config_.model.path).stem().string();
-  if (model_name_.empty())
-    model_name_ = std::filesystem::path(config_.model.path).parent_path().filename().string();
-  model_name_ = base::ReplaceInvalidUtf8(model_name_);  // a file's name may be invalid UTF-8
-  model_names_ = SplitList(config_.model_aliases);
-  model_names_.insert(model_names_.begin(), model_name_);
+      threads_(threads != nullptr ? std::move(threads)
+                                  : std::make_shared<ServiceThreads>(request_sizes_)),
+      reloadable_(std::move(reloadable)) {}
+
+std::vector<std::string> Service::model_names() const {
+  std::vector<std::string> names = SplitList(reloadable()->config.model_aliases);
+  names.insert(names.begin(), model_name_);
+  return names;
 }
 
 std::shared_ptr<const ReloadableConfig> Service::reloadable() const {
@@ -38,15 +50,33 @@ void Service::SetReloadable(std::shared_ptr<const ReloadableConfig> reloadable) 
   reloadable_ = std::move(reloadable);
 }
 
-Status Service::Load() {
-  Status loaded = base::OrNoMemory("the model", [this] { return LoadEngine(); });
-  if (!loaded.ok()) ChangeState(ServiceState::kFailed);
+Status Service::Load(const LoadParams& params) {
+  if (state() == ServiceState::kDraining) return ShuttingDown();
+  load_progress_ = 0;
+  ChangeState(ServiceState::kLoading);
+  Status loaded = base::OrNoMemory("the model", [&]() -> Status {
+    try {
+      return LoadEngine(params);
+    } catch (const std::logic_error& fault) {  // a hostile file must not end the others' service
+      return base::Internal("loading: ", fault.what());
+    }
+  });
+  if (loaded.ok()) return loaded;
+  // The engine was not published, so nobody uses what is freed here.
+  engine_.reset();
+  chat_.reset();
+  token_file_.reset();
+  if (params.budget_bytes == 0) ChangeState(ServiceState::kFailed);
   return loaded;
 }
 
-Status Service::LoadEngine() {
+Status Service::LoadEngine(const LoadParams& params) {
   EngineConfig engine_config{.model = config_.model, .serving = config_.serving};
   engine_config.model.memory.requests_bytes = request_sizes_.total();
+  engine_config.model.memory.resident_before = params.resident_before;
+  if (params.budget_bytes > 0) engine_config.model.memory.budget_bytes = params.budget_bytes;
+  engine_config.cancelled = params.cancelled;
+  engine_config.measured = measured_;
   engine_config.on_progress = [this](double share) { load_progress_ = share; };
   engine_config.on_fatal = [this] {
     base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
@@ -56,17 +86,23 @@ Status Service::LoadEngine() {
   auto engine = Engine::Load(engine_config);
   RETURN_IF_ERROR(engine.status());
   engine_ = *std::move(engine);
+  if (engine_->measurements() != nullptr) measured_ = engine_->measurements();
   auto chat = ChatFormatter::Create(engine_->tokenizer());
   if (chat.ok()) {
     chat_ = *std::move(chat);
     format_ =
         std::make_shared<const chat::OutputFormat>(FormatOfModel(*chat_, engine_->tokenizer()));
   } else if (chat.status().code() == StatusCode::kFailedPrecondition) {
-    base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
+    if (engine_->writes())
+      base::LogWarning("the model has no chat template; /v1/chat/completions will refuse requests");
   } else {
     return chat.status();
   }
+  OpenTokenFile();
+  RETURN_IF_ERROR(WarmUp());
   published_ = true;
+  ChangeState(ServiceState::kReady);
+  if (state_ == ServiceState::kDraining) engine_->StopAccepting();  // a drain saw no engine
   // A reload before the engine existed could not set these limits.
   std::shared_ptr<const ReloadableConfig> taken;
   while (taken != reloadable()) {
@@ -74,7 +110,37 @@ Status Service::LoadEngine() {
     engine_->SetQueueLimits(taken->config.serving.queue_capacity,
                             taken->config.serving.queue_prefill_tokens);
   }
-  return WarmUp();
+  return OkStatus();
+}
+
+// Answers are named by the vocabulary and template that their tokens are of.
+void Service::OpenTokenFile() {
+  const model::Vocabulary& v = engine_->tokenizer().vocabulary();
+  base::Sha256 hash;
+  for (const std::string& token : v.tokens) hash.Add(StrCat(token.size(), ":", token));
+  hash.Add(StrCat(v.chat_template, "\n", v.tool_template));
+  answers_salt_ = base::HexOf(hash.Digest());
+  const std::string& folder = config_.serving.prefix_path;
+  if (folder.empty()) return;
+  constexpr std::size_t kNameDigits = 16;
+  auto file = chat::TokenFile::Open(
+      StrCat(folder, "/answers-", answers_salt_.substr(0, kNameDigits), ".tokens"), token_memory_);
+  if (file.ok()) {
+    token_file_ = *std::move(file);
+  } else {
+    base::LogWarning("answers' tokens are not kept on flash: ", file.status().message());
+  }
+}
+
+void Service::ReadFacts() {
+  auto facts = std::make_shared<const ModelFacts>(ReadModelFacts(config_.model.path));
+  const base::MutexLock lock(facts_mutex_);
+  facts_ = std::move(facts);
+}
+
+void Service::KeepAnswer(const base::Digest256& key, std::vector<int> tokens) {
+  if (token_file_ != nullptr) token_file_->Append(key, tokens);
+  token_memory_.Remember(key, std::move(tokens));
 }
 
 Status Service::WarmUp() {
@@ -82,17 +148,14 @@ Status Service::WarmUp() {
   request.prompt = {0};
   request.max_tokens = 1;
   request.ignore_eos = true;
+  if (!engine_->writes()) request.embed = EmbedRequest{.ends = {1}};
   auto channel = engine_->Submit(std::move(request));
   // A drain that starts meanwhile is not an error.
   if (!channel.ok() && state_ == ServiceState::kDraining) return OkStatus();
   if (!channel.ok()) return channel.status();
   TokenChannel::Update update;
   while (!update.finished) (*channel)->WaitForUpdate(update);
-  if (update.reason == FinishReason::kError) {
-    ChangeState(ServiceState::kFailed);
-    return update.error.Annotate("the first token");
-  }
-  ChangeState(ServiceState::kReady);
+  if (update.reason == FinishReason::kError) return update.error.Annotate("the first token");
   return OkStatus();
 }
 
@@ -100,6 +163,8 @@ void Service::ChangeState(ServiceState state) {
   const base::MutexLock lock(state_mutex_);
   // Draining has begun.
   if (state == ServiceState::kReady && state_ != ServiceState::kLoading) return;
+  const bool was_draining = state_ == ServiceState::kDraining;
+  if (was_draining && (state == ServiceState::kLoading || state == ServiceState::kSleeping)) return;
   state_ = state;
   if (watcher_) watcher_(state);
 }
@@ -113,6 +178,9 @@ Status Service::Readiness() const {
     case ServiceState::kFailed:
       return base::Unavailable("the model failed to load; the server's log says why")
           .WithReason(Reason::kLoadFailed);
+    case ServiceState::kSleeping:
+      return base::Unavailable("the model '", model_name_, "' sleeps; a request for it wakes it")
+          .WithReason(Reason::kLoading);
     case ServiceState::kLoading:
       break;
   }
@@ -140,6 +208,18 @@ void Service::StopEngine() {
   // generations.
   for (const auto& generation : Generations()) generation->Cancel(CancelCause::kDisconnect);
   engine_.reset();
+}
+
+void Service::Unpublish() {
+  published_ = false;
+  ChangeState(ServiceState::kSleeping);
+}
+
+void Service::Sleep() {
+  StopEngine();
+  chat_.reset();
+  token_file_.reset();
+  metrics_.ForgetEngine();
 }
 
 void Service::LogFirstLenientCall() {

@@ -12,7 +12,10 @@
 #include "engine/base/mutex.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
+#include "engine/model_facts.h"
 #include "server/chat/output_format.h"
+#include "server/chat/token_file.h"
+#include "server/chat/token_memory.h"
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
 #include "server/core/reloadable_config.h"
@@ -34,14 +37,51 @@ struct Control {
 constexpr int kWorkers = 2, kLongBegun = 16, kShortWorkers = 4,
               kCompilers = kGrammarsCompiledAtOnce, kLongNiceness = 10;
 
+class ServedModels;
+
+// The name of the configuration's model, then its aliases; "*" = any.
+std::vector<std::string> ModelNames(const ServerConfig& config);
+
+// The threads that prepare requests, of all models of a daemon.
+struct ServiceThreads {
+  explicit ServiceThreads(const RequestSizes& sizes)
+      : long_work({.running = kWorkers,
+                   .begun = kLongBegun,
+                   .niceness = kLongNiceness,
+                   .bytes_begun = sizes.values}) {}
+
+  Workers long_work;  // long texts leave the processors to the tokens of running answers
+  Workers short_work{kShortWorkers}, compilers{kCompilers};
+};
+
 // Thread-safe. The daemon listens before the model is loaded, so that it can report "loading".
 class Service {
  public:
-  explicit Service(std::shared_ptr<const ReloadableConfig> reloadable);
+  // `threads`: those of all models of the daemon; nullptr: it has its own.
+  explicit Service(std::shared_ptr<const ReloadableConfig> reloadable,
+                   std::shared_ptr<ServiceThreads> threads = nullptr);
 
-  // Loads the model (takes seconds) and generates a first token. After an error the state is
-  // kFailed.
-  Status Load();
+  // Loads the model (takes seconds) and generates a first token; then threads see the engine. After
+  // an error the state is kFailed, or with `budget_bytes`, which replaces memory.budget_bytes, up
+  // to the caller. Called again after an
+  // error or Sleep. Unavailable while draining.
+  // `resident_before`: as MemoryOptions. `cancelled`: as EngineConfig.
+  struct LoadParams {
+    std::int64_t budget_bytes = 0;
+    std::size_t resident_before = 0;
+    const std::atomic<bool>* cancelled = nullptr;
+  };
+  Status Load(const LoadParams& params);
+  Status Load() { return Load(LoadParams()); }
+  // Requires for both: no thread uses the engine (ServedModels). Threads that ask for it later get
+  // nullptr; then the model's memory is freed, which may take a while.
+  void Unpublish();
+  void Sleep();
+  // Called after a Load with a budget that failed for good.
+  void MarkFailed() { ChangeState(ServiceState::kFailed); }
+  // All models of the daemon, this one among them; nullptr = this one alone.
+  ServedModels* models() const { return models_; }
+  void SetModels(ServedModels* models) { models_ = models; }
   // Rejects new work as Unavailable from now on, and cancels queued work with the same error.
   void BeginDrain();
   // Cancels every generation and reports it to the clients.
@@ -70,6 +110,12 @@ class Service {
     const Engine* loaded = engine();
     return loaded == nullptr ? Pooling::kMean : loaded->pooling();
   }
+  // The facts in the model's files; nullptr until ReadFacts, which ServedModels calls.
+  std::shared_ptr<const ModelFacts> facts() const {
+    const base::MutexLock lock(facts_mutex_);
+    return facts_;
+  }
+  void ReadFacts();
   double load_progress() const { return load_progress_.load(); }
   // The configuration at the start.
   const ServerConfig& config() const { return config_; }
@@ -80,8 +126,8 @@ class Service {
   void SetControl(Control control) { control_ = std::move(control); }
   const Control& control() const { return control_; }
   const std::string& model_name() const { return model_name_; }
-  // The name, and model.aliases; "*" = any.
-  const std::vector<std::string>& model_names() const { return model_names_; }
+  // The name, and model.aliases as they are now; "*" = any.
+  std::vector<std::string> model_names() const;
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
   IgnoredFields& ignored_fields() { return ignored_fields_; }
@@ -89,16 +135,19 @@ class Service {
   // logged.
   void LogFirstLenientCall();
   // The threads that prepare a request of so many bytes.
-  Workers& workers(std::size_t bytes) { return bytes > kShortBytesMax ? workers_ : short_workers_; }
+  Workers& workers(std::size_t bytes) {
+    return bytes > kShortBytesMax ? threads_->long_work : threads_->short_work;
+  }
   // The memory for request bodies and the data made from them.
   const RequestSizes& request_sizes() const { return request_sizes_; }
   RequestMemory& request_memory() { return request_memory_; }
   // The threads that compile grammars.
-  Workers& compilers() { return compilers_; }
+  Workers& compilers() { return threads_->compilers; }
+  const std::shared_ptr<ServiceThreads>& threads() const { return threads_; }
   void StopWorkers() {
-    workers_.Stop();
-    short_workers_.Stop();
-    compilers_.Stop();
+    threads_->long_work.Stop();
+    threads_->short_work.Stop();
+    threads_->compilers.Stop();
   }
 
   // The engine and its chat template; nullptr while loading and after StopEngine.
@@ -106,6 +155,12 @@ class Service {
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
   // The format of the model's answers. Requires: the model is loaded.
   const std::shared_ptr<const chat::OutputFormat>& output_format() const { return format_; }
+
+  // The tokens of earlier answers, whose keys begin with answers_salt().
+  chat::TokenMemory& token_memory() const { return token_memory_; }
+  const std::string& answers_salt() const { return answers_salt_; }
+  // Remembers an answer, also on flash if the prefix cache is there.
+  void KeepAnswer(const base::Digest256& key, std::vector<int> tokens);
 
   // True after an error that only a restart can fix; the daemon drains.
   bool failed() const { return failed_.load(); }
@@ -130,29 +185,32 @@ class Service {
   void ChangeState(ServiceState state);
   // Generates one token, so that the first client does not pay for setup on first use. Then the
   // state is kReady. Errors of the generation.
-  Status LoadEngine();
+  Status LoadEngine(const LoadParams& params);
+  void OpenTokenFile();
   Status WarmUp();
 
   const ServerConfig config_;
-  std::string model_name_;
-  std::vector<std::string> model_names_;
+  mutable base::Mutex facts_mutex_;
+  std::shared_ptr<const ModelFacts> facts_ GUARDED_BY(facts_mutex_);
+  const std::string model_name_;
   std::int64_t started_at_;
   Metrics metrics_;
   IgnoredFields ignored_fields_{metrics_};
   const RequestSizes request_sizes_ = RequestSizesOf(config_);
   RequestMemory request_memory_{request_sizes_.bodies,
                                 static_cast<std::size_t>(config_.body_bytes_max)};
-  // Long texts leave the processors to the tokens of running answers.
-  Workers workers_{Workers::Params{.running = kWorkers,
-                                   .begun = kLongBegun,
-                                   .niceness = kLongNiceness,
-                                   .bytes_begun = request_sizes_.values}};
-  Workers short_workers_{kShortWorkers}, compilers_{kCompilers};
+  const std::shared_ptr<ServiceThreads> threads_;
   Control control_;
-  std::unique_ptr<Engine> engine_;       // written once, before published_
+  ServedModels* models_ = nullptr;  // set before requests are served
+  std::unique_ptr<Engine> engine_;  // written before published_
+  // The last load's times; only Load uses them.
+  std::shared_ptr<const EngineMeasurements> measured_;
   std::unique_ptr<ChatFormatter> chat_;  // likewise; nullptr if the model has no template
   std::shared_ptr<const chat::OutputFormat> format_ =
       std::make_shared<const chat::OutputFormat>();  // likewise
+  mutable chat::TokenMemory token_memory_;
+  std::string answers_salt_;                     // written before published_
+  std::unique_ptr<chat::TokenFile> token_file_;  // likewise; nullptr: none
   std::atomic<bool> published_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> lenient_call_logged_{false};

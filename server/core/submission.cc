@@ -7,7 +7,10 @@
 #include "engine/base/interruption.h"
 #include "engine/base/strings.h"
 #include "server/chat/answer_grammar.h"
+#include "server/chat/argument_forms.h"
 #include "server/core/prompt.h"
+#include "server/core/reasoning_limit.h"
+#include "server/core/served_models.h"
 
 namespace thermocline::server {
 namespace {
@@ -47,12 +50,13 @@ std::size_t LongestBytes(const std::vector<Prompt>& prompts) {
   return bytes;
 }
 
-// Returns the name in lower case and without ":latest", which Ollama's clients append.
-std::string PlainName(std::string name) {
-  constexpr std::string_view kTag = ":latest";
-  for (char& c : name) c = base::ToLower(c);
-  if (name.ends_with(kTag)) name.resize(name.size() - kTag.size());
-  return name;
+// "'a', 'b'": at most 20 of them.
+std::string Quoted(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kMost, names.size()); ++i)
+    if (names[i] != "*") out += StrCat(out.empty() ? "'" : ", '", names[i], "'");
+  return names.size() > kMost ? out + ", ..." : out;
 }
 
 }  // namespace
@@ -68,16 +72,38 @@ Deadline Earliest(std::initializer_list<Deadline> deadlines) {
   return first;
 }
 
-Status CheckModel(const Service& service, const std::string& name) {
+namespace {
+
+bool IsAmong(const std::vector<std::string>& names, const std::string& name) {
+  return std::any_of(names.begin(), names.end(),
+                     [wanted = PlainName(name)](const std::string& other) {
+                       return other == "*" || PlainName(other) == wanted;
+                     });
+}
+
+std::vector<std::string> NamesOf(const Service& service, const ModelRights& rights) {
+  if (service.models() != nullptr) return service.models()->Names(rights);
+  return rights.Allow(service.model_names()) ? service.model_names() : std::vector<std::string>();
+}
+
+Status NoModel(const Service& service, const std::string& name, const ModelRights& rights = {}) {
   constexpr std::size_t kNameBytesMax = 128;  // in a message, which gRPC's trailers carry twice
-  const std::vector<std::string>& names = service.model_names();
-  const auto serves = [wanted = PlainName(name)](const std::string& other) {
-    return other == "*" || PlainName(other) == wanted;
-  };
-  if (name.empty() || std::any_of(names.begin(), names.end(), serves)) return OkStatus();
   return base::NotFound("the model '", base::Shorten(name, kNameBytesMax),
-                        "' does not exist; this server has '", service.model_name(), "'")
+                        "' does not exist; this server has ", Quoted(NamesOf(service, rights)))
       .WithReason(Reason::kModelNotFound);
+}
+
+}  // namespace
+
+Status CheckModel(const Service& service, const std::string& name) {
+  if (name.empty() || IsAmong(service.model_names(), name)) return OkStatus();
+  return NoModel(service, name, {.names = service.model_names()});
+}
+
+Status CheckListed(const Service& service, const std::string& name, const ModelRights& rights) {
+  const std::vector<std::string> names = NamesOf(service, rights);
+  const bool listed = name.empty() ? !names.empty() : IsAmong(names, name);
+  return listed ? OkStatus() : NoModel(service, name, rights);
 }
 
 Submission::Submission(Service& service, Sender sender, GenerationRequest generation)
@@ -116,6 +142,7 @@ Status Submission::Encode() {
   if (embeds) {
     RETURN_IF_ERROR(EncodeTexts());
   } else {
+    if (generation_request_.in_parts) RETURN_IF_ERROR(ReadReasoningBudget());
     for (const Prompt& prompt : generation_request_.prompts) RETURN_IF_ERROR(EncodeOne(prompt));
   }
   if (base::Interrupted()) return ShuttingDown();  // or the client has disconnected
@@ -124,6 +151,42 @@ Status Submission::Encode() {
   for (Prompt& prompt : generation_request_.prompts)
     if (auto* conversation = std::get_if<Conversation>(&prompt)) conversation->json = {};
   return embeds ? OkStatus() : ReadGrammar();
+}
+
+Status Submission::ReadReasoningBudget() {
+  auto& conversation = std::get<Conversation>(generation_request_.prompts[0]);
+  const chat::OutputFormat& format = *service_->output_format();
+  const auto budget =
+      ReasoningBudget(conversation, format, service_->engine()->Stats().context_length,
+                      service_->reloadable()->config);
+  reasoning_budget_ = budget.value_or(-1);
+  // The template can say better than an empty thought that there is none.
+  if (budget == 0 && format.has_thinking_switch &&
+      conversation.json.FindRaw("enable_thinking") == nullptr)
+    conversation.json.Set("enable_thinking", false);
+  const std::string message = ReasoningMessage();
+  for (const std::string& mark : {format.reasoning.open, format.reasoning.close}) {
+    if (!mark.empty() && message.find(mark) != std::string::npos)
+      return base::InvalidArgument(
+                 "'reasoning_budget_message' (or chat.reasoning_budget_message) "
+                 "holds '",
+                 mark, "', which begins or ends the model's reasoning")
+          .WithField("reasoning_budget_message");
+  }
+  return OkStatus();
+}
+
+std::string Submission::ReasoningMessage() const {
+  return std::get<Conversation>(generation_request_.prompts[0])
+      .reasoning_message.value_or(service_->reloadable()->config.reasoning_budget_message);
+}
+
+void Submission::LimitReasoning() {
+  if (reasoning_budget_ < 0) return;
+  const auto limit = MakeThoughtLimit(
+      *service_->output_format(), service_->engine()->tokenizer(), reasoning_budget_,
+      {.in_reasoning = in_reasoning_, .may_call = MayCall(), .message = ReasoningMessage()});
+  for (Request& request : requests_) request.sampling.thought = limit;
 }
 
 Status Submission::EncodeTexts() {
@@ -144,12 +207,22 @@ Status Submission::EncodeTexts() {
   service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
   requests_.push_back(std::move(request));
   bos_added_.push_back(false);
+  places_.emplace_back();
+  replayed_.push_back(0);
+  parts_.emplace_back();
   return OkStatus();
+}
+
+// The owner of the remembered answers; nullopt: they are not used. With strings that end the answer
+// its tokens may go on behind the text that the client gets.
+std::optional<std::string> Submission::MemoryOwner() const {
+  const bool used = generation_request_.in_parts && generation_request_.request.stop.empty();
+  return used ? AnswerOwner(*service_, sender_.tenant) : std::nullopt;
 }
 
 Status Submission::EncodeOne(const Prompt& prompt) {
   const auto begin = Clock::now();
-  auto encoded = EncodePrompt(*service_, prompt);
+  auto encoded = EncodePrompt(*service_, prompt, MemoryOwner());
   if (!std::holds_alternative<std::vector<int>>(prompt))
     service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());
   if (!encoded.ok()) {
@@ -158,10 +231,16 @@ Status Submission::EncodeOne(const Prompt& prompt) {
     return encoded.status().WithField(gap ? generation_request_.suffix_field
                                           : generation_request_.prompt_field);
   }
+  parts_.emplace_back();
+  if (const auto* chat = std::get_if<Conversation>(&prompt))
+    parts_.back().emplace(*chat, encoded->tokens, *service_->output_format(),
+                          service_->engine()->tokenizer());
   requests_.push_back(generation_request_.request);
   requests_.back().prompt = std::move(encoded->tokens);
   for (const int end : encoded->ends) requests_.back().stop_tokens.push_back(end);
   bos_added_.push_back(encoded->bos_added);
+  places_.push_back(std::move(encoded->place));
+  replayed_.push_back(encoded->replayed);
   in_reasoning_ = encoded->in_reasoning;
   may_reason_ = encoded->may_reason;
   continues_ = encoded->continues;
@@ -186,8 +265,9 @@ std::size_t Submission::KeptBytes() const {
 
 Status Submission::ReadGrammar() {
   if (generation_request_.in_parts) {
-    const auto& conversation = std::get<Conversation>(generation_request_.prompts[0]);
+    auto& conversation = std::get<Conversation>(generation_request_.prompts[0]);
     const auto& format = service_->output_format();
+    if (MayCall()) chat::FindTypes(conversation.tools.tools);
     parser_config_ = std::make_shared<const chat::OutputParserConfig>(
         chat::OutputParserConfig{.format = format,
                                  .calls = MayCall(),
@@ -197,6 +277,7 @@ Status Submission::ReadGrammar() {
                                  .parallel = conversation.tools.choice.parallel,
                                  .tools = conversation.tools.tools});
     for (Request& request : requests_) request.shown_tokens = chat::ShownTokens(*format, MayCall());
+    LimitReasoning();
     ASSIGN_OR_RETURN(grammar_, GrammarOfParts(false));
   } else {
     grammar_ = generation_request_.grammar;

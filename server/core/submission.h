@@ -13,6 +13,8 @@
 #include "engine/engine.h"
 #include "server/chat/output_parser.h"
 #include "server/core/generation_request.h"
+#include "server/core/prompt.h"
+#include "server/core/prompt_parts.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
@@ -27,6 +29,8 @@ Deadline Earliest(std::initializer_list<Deadline> deadlines);
 
 // NotFound, for kModelNotFound: the service has another model. "" matches any.
 Status CheckModel(const Service& service, const std::string& name);
+// NotFound: no model of the daemon has that name.
+Status CheckListed(const Service& service, const std::string& name, const ModelRights& rights = {});
 
 // The sender of a request, and its arrival.
 struct Sender {
@@ -72,12 +76,27 @@ class Submission {
   // Valid after Encode: an upper bound of the bytes kept until the answer is written, besides its
   // text: log probabilities and embeddings.
   std::size_t KeptBytes() const;
+  // Valid after Encode: where each prompt's answers may be remembered, one per prompt.
+  const std::vector<std::optional<AnswerPlace>>& places() const { return places_; }
+  // Valid after Encode: tokens of each prompt that the token memory had.
+  const std::vector<int>& replayed() const { return replayed_; }
+  // Valid after Encode: the most tokens of reasoning in an answer; -1 = any number.
+  int reasoning_budget() const { return reasoning_budget_; }
+  // Valid after Encode: the parts of each prompt; nullopt if it is no conversation.
+  const std::vector<std::optional<PromptParts>>& parts() const { return parts_; }
   // True if the prompt's first token is a beginning-of-sequence token that its text lacks.
   bool bos_added(std::size_t prompt) const { return bos_added_[prompt]; }
 
  private:
   Submission(Service& service, Sender sender, GenerationRequest generation);
   Status EncodeOne(const Prompt& prompt);
+  std::optional<std::string> MemoryOwner() const;
+  // Sets the limit of reasoning for the conversation's prompt, which it may change.
+  // InvalidArgument: the message holds a mark of reasoning.
+  Status ReadReasoningBudget();
+  std::string ReasoningMessage() const;
+  // Called after the prompt is encoded: sets the same limit for the sampler.
+  void LimitReasoning();
   // Makes one embedding request of all prompts.
   Status EncodeTexts();
   // Called after every prompt is encoded: sets the parser settings and the answer's grammar.
@@ -97,6 +116,10 @@ class Submission {
   Engine::Admission place_;
   std::vector<Request> requests_;
   std::vector<bool> bos_added_;
+  std::vector<std::optional<AnswerPlace>> places_;
+  std::vector<int> replayed_;
+  std::vector<std::optional<PromptParts>> parts_;
+  int reasoning_budget_ = -1;
   // As in EncodedPrompt, for the last conversation.
   bool in_reasoning_ = false, may_reason_ = false, continues_ = false;
   std::shared_ptr<const chat::OutputParserConfig> parser_config_;

@@ -1,16 +1,24 @@
 #include "server/daemon/config_file.h"
 
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "engine/api/ffn_mode.h"
 #include "engine/base/file.h"
+#include "engine/base/hash.h"
+#include "engine/base/log.h"
+#include "engine/hub/find_model.h"
+#include "engine/hub/scan.h"
+#include "server/core/added_models.h"
+#include "server/core/service.h"
 #include "server/daemon/config_keys.h"
+#include "server/daemon/yaml_text.h"
 
 namespace thermocline::server {
 namespace {
@@ -71,7 +79,31 @@ Status SetOverride(const std::vector<Key>& keys, const std::string& name, const 
       takes_list ? "' is no list; write a, b or [a, \"b\"]" : "' is no single text in quotes");
 }
 
-// Sections are maps of scalars and of lists of scalars.
+constexpr std::string_view kModels = "models";
+
+// Sets the keys of one section, a map of scalars and of lists of scalars.
+Status ApplySection(const std::string& section_name, const YAML::Node& section,
+                    const std::string& path, const std::vector<Key>& keys, Lines& lines) {
+  const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
+  for (const auto& entry : section) {
+    const std::string name = section_name + "." + entry.first.Scalar();
+    if (const Status once = AddKey(entry.first, name, lines); !once.ok())
+      return once.Annotate(at(entry.first));
+    if (const auto items = ItemsOf(entry.second); items.has_value()) {
+      const Status set = SetKeyList(keys, name, *items);
+      if (!set.ok()) return set.Annotate(at(entry.first));
+      continue;
+    }
+    if (!entry.second.IsScalar()) {
+      const char* what = entry.second.IsMap() ? "section" : entry.second.IsNull() ? "null" : "list";
+      return ExpectedSingle(keys, name, what).Annotate(at(entry.first));
+    }
+    const Status set = SetKey(keys, name, entry.second.Scalar());
+    if (!set.ok()) return set.Annotate(at(entry.first));
+  }
+  return OkStatus();
+}
+
 Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vector<Key>& keys) {
   const auto at = [&](const YAML::Node& node) { return StrCat(path, ":", node.Mark().line + 1); };
   Lines lines;
@@ -81,6 +113,7 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
     const std::string section_name = section.first.Scalar();
     if (const Status once = AddKey(section.first, section_name, lines); !once.ok())
       return once.Annotate(at(section.first));
+    if (section_name == kModels) continue;  // ReadModels
     if (!section.second.IsMap()) {
       const Status unknown = SetKey(keys, section_name, "");
       return unknown.ok() ? unknown
@@ -88,65 +121,9 @@ Status ApplyYaml(const YAML::Node& root, const std::string& path, const std::vec
                                                   "' must be a section with keys below it; ",
                                                   unknown.message());
     }
-    for (const auto& entry : section.second) {
-      const std::string name = section_name + "." + entry.first.Scalar();
-      if (const Status once = AddKey(entry.first, name, lines); !once.ok())
-        return once.Annotate(at(entry.first));
-      if (const auto items = ItemsOf(entry.second); items.has_value()) {
-        const Status set = SetKeyList(keys, name, *items);
-        if (!set.ok()) return set.Annotate(at(entry.first));
-        continue;
-      }
-      if (!entry.second.IsScalar()) {
-        const char* what = entry.second.IsMap()    ? "section"
-                           : entry.second.IsNull() ? "null"
-                                                   : "list";
-        return ExpectedSingle(keys, name, what).Annotate(at(entry.first));
-      }
-      const Status set = SetKey(keys, name, entry.second.Scalar());
-      if (!set.ok()) return set.Annotate(at(entry.first));
-    }
+    RETURN_IF_ERROR(ApplySection(section_name, section.second, path, keys, lines));
   }
   return OkStatus();
-}
-
-// Counts documents, and records the line of the last one.
-class DocumentStarts final : public YAML::EventHandler {
- public:
-  int count() const { return count_; }
-  int line() const { return line_; }
-
- private:
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    ++count_;
-    line_ = mark.line + 1;
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-
-  int count_ = 0, line_ = 0;
-};
-
-// InvalidArgument: `text` has more than one document. yaml-cpp's LoadAll cannot be used: for a
-// comma outside of a list its parser produces empty documents without end.
-Status CheckOneDocument(const std::string& text, const std::string& path) {
-  std::istringstream in(text);
-  YAML::Parser parser(in);
-  DocumentStarts starts;
-  while (starts.count() < 2 && parser.HandleNextDocument(starts)) continue;
-  if (starts.count() < 2) return OkStatus();
-  return base::InvalidArgument(path, ":", starts.line(),
-                               ": a second YAML document begins here, or a comma stands alone; "
-                               "nobody would read what follows");
 }
 
 // True for a valid Prometheus metric name. Source: its data model.
@@ -180,19 +157,195 @@ Status CheckFfn(const FfnOptions& ffn) {
   return OkStatus();
 }
 
+// Sets one key of an entry of `models` that is not a section.
+Status ApplyModelKey(const std::string& key, const YAML::Node& value, ServerConfig& config,
+                     ModelEntry& entry) {
+  const std::vector<Key> keys = KeysOf(config);
+  if (key == "path" || key == "name") return SetKey(keys, "model." + key, value.Scalar());
+  if (key == "aliases") {
+    const auto items = ItemsOf(value);
+    return items.has_value() ? SetKeyList(keys, "model.aliases", *items)
+                             : SetKey(keys, "model.aliases", value.Scalar());
+  }
+  if (key == "pinned") {
+    if (!YAML::convert<bool>::decode(value, entry.pinned))
+      return base::InvalidArgument("pinned: expected true or false, found '", value.Scalar(), "'");
+    return OkStatus();
+  }
+  if (key == "keep_alive") {
+    const auto time = SecondsOf(value.Scalar());
+    if (!time.has_value() || *time > 1e9)
+      return base::InvalidArgument("keep_alive: expected seconds or a duration such as 5m, or -1, ",
+                                   "found '", value.Scalar(), "'");
+    entry.keep_alive_s = *time < 0 ? -1 : static_cast<int>(*time);
+    return OkStatus();
+  }
+  return base::InvalidArgument("'", key, "': a model has path, name, aliases, pinned, keep_alive, ",
+                               "and sections such as engine");
+}
+
+// True if all models share the section or key.
+bool OfDaemon(const std::string& section, const YAML::Node& keys) {
+  static constexpr std::string_view kShared[] = {"model", "server", "grpc", "metrics", "log"};
+  return std::find(std::begin(kShared), std::end(kShared), section) != std::end(kShared) ||
+         (section == "memory" && keys["budget_bytes"].IsDefined());
+}
+
+Result<ModelEntry> ReadModel(const YAML::Node& node, const std::string& path,
+                             const ServerConfig& daemon) {
+  const auto at = [&](const YAML::Node& each) { return StrCat(path, ":", each.Mark().line + 1); };
+  if (!node.IsMap() || !node["path"].IsDefined())
+    return base::InvalidArgument(at(node), ": models: expected entries like '- path: FILE'");
+  auto config = std::make_shared<ServerConfig>(daemon);
+  config->model_name.clear();
+  config->model_aliases.clear();
+  ModelEntry entry;
+  Lines lines;
+  for (const auto& part : node) {
+    const std::string key = part.first.Scalar();
+    Status set = AddKey(part.first, key, lines);
+    if (set.ok() && part.second.IsMap() && OfDaemon(key, part.second))
+      set = base::InvalidArgument("'", key, "' is for the whole daemon, not for one model");
+    if (set.ok() && !part.second.IsMap()) set = ApplyModelKey(key, part.second, *config, entry);
+    if (!set.ok()) return set.Annotate(at(part.first));
+    if (part.second.IsMap())
+      RETURN_IF_ERROR(ApplySection(key, part.second, path, KeysOf(*config), lines));
+  }
+  if (const Status ffn = CheckFfn(config->model.ffn); !ffn.ok()) return ffn.Annotate(at(node));
+  entry.config = std::move(config);
+  return entry;
+}
+
+// Appends a model to the list, unless it has one of that path or name.
+void AddModel(const std::string& path, const std::string& name, YAML::Node& list) {
+  for (const auto& node : list) {
+    if (!node.IsMap() || !node["path"].IsDefined()) continue;
+    const std::string other = node["path"].Scalar();
+    const bool named = node["name"].IsDefined();
+    if (other == path ||
+        PlainName(name) == PlainName(named ? node["name"].Scalar() : hub::ServedName(other)))
+      return;
+  }
+  YAML::Node node;
+  node["path"] = path;
+  node["name"] = name;
+  list.push_back(node);
+}
+
+// Appends the models that server.models_dir holds, and those that clients have added there.
+Status AddFolder(const std::string& path, const ServerConfig& daemon, YAML::Node& list) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(daemon.models_dir, error))
+    return base::NotFound("server.models_dir: ", daemon.models_dir, " is not a folder");
+  for (const hub::FoundModel& found : hub::ModelsIn(daemon.models_dir))
+    AddModel(found.path, found.name, list);
+  ASSIGN_OR_RETURN(const AddedModels added, ReadAddedModels(daemon.models_dir));
+  for (const AddedModels::Model& each : added.models) {
+    if (base::PathExists(each.path))
+      AddModel(each.path, each.name, list);
+    else
+      base::LogWarning("the model ", each.name, " is left out: ", each.path, " is gone");
+  }
+  if (list.size() > 0) return OkStatus();
+  return base::NotFound("server.models_dir: ", daemon.models_dir, " has no model; `thermocline ",
+                        "pull` fetches one, and ", path.empty() ? "model.path" : path,
+                        " names others");
+}
+
+// True if the file or an override gives model.path, were it the default.
+bool GivesPath(const YAML::Node& root, const std::vector<std::string>& overrides) {
+  const bool has_section = root.IsMap() && root["model"].IsDefined();
+  return (has_section && root["model"].IsMap() && root["model"]["path"].IsDefined()) ||
+         std::any_of(overrides.begin(), overrides.end(),
+                     [](const auto& each) { return each.starts_with("model.path="); });
+}
+
+// The list `models` and what server.models_dir holds; a model.path that is `given` is the first.
+Result<YAML::Node> ListOf(const YAML::Node& root, const std::string& path, bool given,
+                          const ServerConfig& config) {
+  const bool has_list = root.IsMap() && root[std::string(kModels)].IsDefined();
+  YAML::Node list = has_list ? YAML::Clone(root[std::string(kModels)]) : YAML::Node();
+  const bool listed = !list.IsNull();
+  if (listed && (!list.IsSequence() || list.size() == 0))
+    return base::InvalidArgument(path, ":", root[std::string(kModels)].Mark().line + 1,
+                                 ": models: expected a list of entries like '- path: FILE'");
+  if (listed && given)
+    return base::InvalidArgument("model.path names one model, and models a list: leave one out");
+  if (config.models_dir.empty()) return list;
+  if (given) {
+    YAML::Node first;
+    first["path"] = config.model.path;
+    if (!config.model_name.empty()) first["name"] = config.model_name;
+    if (!config.model_aliases.empty()) first["aliases"] = config.model_aliases;
+    list.push_back(first);
+  }
+  RETURN_IF_ERROR(AddFolder(path, config, list));
+  return list;
+}
+
+// Adds the names that clients have given to models, but for those that are taken.
+Status AddAliases(const std::string& folder, std::vector<ModelEntry>& entries) {
+  ASSIGN_OR_RETURN(AddedModels added, ReadAddedModels(folder));
+  std::set<std::string> taken;
+  for (const ModelEntry& entry : entries)
+    for (const std::string& name : ModelNames(*entry.config)) taken.insert(PlainName(name));
+  for (ModelEntry& entry : entries) {
+    auto config = std::make_shared<ServerConfig>(*entry.config);
+    const std::string name = ModelNames(*config).front();
+    const auto add = [&](const std::string& alias) {
+      if (!taken.insert(PlainName(alias)).second) return;
+      config->model_aliases += (config->model_aliases.empty() ? "" : ",") + alias;
+    };
+    for (const AddedModels::Model& each : added.models)
+      if (each.path == config->model.path) add(each.name);
+    for (const AddedModels::Alias& each : added.aliases)
+      if (PlainName(each.model) == PlainName(name)) add(each.alias);
+    entry.config = std::move(config);
+  }
+  return OkStatus();
+}
+
+// Reads the list of models. The prefixes of each model have a folder of their own, and an equal
+// part of the bytes.
+Status ReadModels(const YAML::Node& root, const std::string& path, bool path_given,
+                  ServerConfig& config) {
+  ASSIGN_OR_RETURN(const YAML::Node list, ListOf(root, path, path_given, config));
+  if (list.IsNull()) return OkStatus();
+  ServerConfig shared = config;
+  shared.model.path = ServerConfig().model.path;
+  shared.serving.prefix_path_bytes /= static_cast<std::int64_t>(list.size());
+  std::vector<ModelEntry> entries;
+  for (const auto& node : list) {
+    ASSIGN_OR_RETURN(ModelEntry entry, ReadModel(node, path, shared));
+    if (const std::string& folder = entry.config->serving.prefix_path;
+        !folder.empty() && folder == shared.serving.prefix_path) {
+      auto own = std::make_shared<ServerConfig>(*entry.config);
+      own->serving.prefix_path = StrCat(folder, "/model-", base::HashOf(own->model.path).Hex());
+      entry.config = std::move(own);
+    }
+    entries.push_back(std::move(entry));
+  }
+  if (!config.models_dir.empty()) RETURN_IF_ERROR(AddAliases(config.models_dir, entries));
+  config.models = std::move(entries);
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<ServerConfig> LoadServerConfig(const std::string& path,
                                       const std::vector<std::string>& overrides) {
   ServerConfig config;
   const std::vector<Key> keys = KeysOf(config);
+  YAML::Node root;
   if (!path.empty()) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, 1 << 20));
     try {
       RETURN_IF_ERROR(CheckOneDocument(text, path));
-      RETURN_IF_ERROR(ApplyYaml(YAML::Load(text), path, keys));
+      root = YAML::Load(text);
+      RETURN_IF_ERROR(ApplyYaml(root, path, keys));
     } catch (const YAML::Exception& error) {
-      return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg);
+      return base::InvalidArgument(path, ":", error.mark.line + 1, ": ", error.msg,
+                                   HintOf(text, error.mark.line));
     }
   }
   for (const std::string& assignment : overrides) {
@@ -209,6 +362,7 @@ Result<ServerConfig> LoadServerConfig(const std::string& path,
         "' may hold letters, digits, '_' and ':' and begins with no digit");
   }
   RETURN_IF_ERROR(CheckFfn(config.model.ffn));
+  RETURN_IF_ERROR(ReadModels(root, path, GivesPath(root, overrides), config));
   return config;
 }
 

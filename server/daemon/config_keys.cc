@@ -89,9 +89,10 @@ std::vector<Key> ServingKeysOf(ServingOptions& o) {
       {"engine.sequences_max", IntValue{&o.sequences_max, 1, 1024}},
       {"engine.reader_buffer_tokens", IntValue{&o.reader_buffer_tokens, 16, kMillion}},
       {"engine.reader_timeout_s", DoubleValue{&o.reader_timeout_s, 0, 86'400}},
-      {"engine.prefix_cache_mib", MebibytesValue{&o.prefix_cache_bytes}},
+      {"prefix_cache.memory", BytesValue{&o.prefix_cache_bytes, -1}},
       {"prefix_cache.path", TextValue{&o.prefix_path}},
       {"prefix_cache.bytes", BytesValue{&o.prefix_path_bytes}},
+      {"prefix_cache.log_differences", BoolValue{&o.log_prefix_differences}},
       {"grammar.bytes_max", IntValue{&o.grammar.bytes_max, 1, 1 << 24}},
       {"grammar.states_max", IntValue{&o.grammar.states_max, 100, 10'000'000}},
       {"grammar.compile_ms_max", IntValue{&o.grammar.compile_ms_max, 10, 60'000}},
@@ -111,8 +112,10 @@ std::vector<Key> SamplingKeysOf(SamplingDefaults& target) {
 std::vector<Key> DaemonKeysOf(ServerConfig& c) {
   return {
       {"model.name", TextValue{&c.model_name}},
-      {"model.aliases", TextValue{&c.model_aliases}},
+      {"model.aliases", TextValue{&c.model_aliases}, kReloadable},
       {"sampling.max_tokens", IntValue{&c.max_tokens, 0, 1 << 24}},
+      {"server.models_dir", TextValue{&c.models_dir}},
+      {"server.pull", BoolValue{&c.pull}, kReloadable},
       {"server.host", TextValue{&c.host}},
       {"server.port", IntValue{&c.port, 0, 65535}},
       {"server.unix_socket", TextValue{&c.unix_socket}},
@@ -140,6 +143,10 @@ std::vector<Key> DaemonKeysOf(ServerConfig& c) {
       {"server.strict_fields", BoolValue{&c.strict_fields}, kReloadable},
       {"prefix_cache.share", TextValue{&c.prefix_cache_share, {"tenant", "all"}}},
       {"chat.lenient_calls", BoolValue{&c.lenient_calls}, kReloadable},
+      {"chat.token_memory", BoolValue{&c.token_memory}, kReloadable},
+      {"chat.keep_reasoning", BoolValue{&c.keep_reasoning}, kReloadable},
+      {"chat.reasoning_budget", IntValue{&c.reasoning_budget, -1, INT32_MAX}, kReloadable},
+      {"chat.reasoning_budget_message", TextValue{&c.reasoning_budget_message}, kReloadable},
       {"grpc.address", TextValue{&c.grpc_address}},
       {"grpc.threads", IntValue{&c.grpc_threads, 1, 64}},
       {"grpc.streams_max", IntValue{&c.grpc_streams_max, 1, 10'000}},
@@ -177,6 +184,11 @@ Status SetKey(const std::vector<Key>& keys, const std::string& name, const std::
     if (const auto* own = std::get_if<ModelsOwnKey>(&key.kind))
       return SetModelsOwn(*own, name, text);
     return SetValue(std::get<OptionValue>(key.kind), name, text);
+  }
+  if (name == "engine.prefix_cache_mib") {
+    base::LogWarning(
+        "engine.prefix_cache_mib is called prefix_cache.memory now, in bytes or as 2GiB");
+    return SetKey(keys, "prefix_cache.memory", text == "-1" ? text : text + "MiB");
   }
   if (name == "hot.rebalance") {  // a key of older configurations, false by default
     base::LogWarning("hot.rebalance is not there any more: neurons stay where they were placed");

@@ -39,7 +39,7 @@ Json::Object SchemaOf(const DoubleValue& v) {
 }
 Json::Object SchemaOf(const BoolValue& v) { return {{"type", "boolean"}, {"default", *v.target}}; }
 Json::Object SchemaOf(const BytesValue& v) {
-  const Json bytes = Json::Object{{"type", "integer"}, {"minimum", 0}};
+  const Json bytes = Json::Object{{"type", "integer"}, {"minimum", v.min}};
   const Json size = Json::Object{{"type", "string"}, {"pattern", "^[0-9]"}};
   return {{"anyOf", Json::Array{bytes, size}}, {"default", *v.target}};
 }
@@ -72,6 +72,23 @@ Json Closed(Json::Object properties) {
       {"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};
 }
 
+// The list of models: each has the sections that are not the daemon's.
+Json ModelsSchema(const Json::Object& sections) {
+  const Json text = Json::Object{{"type", "string"}};
+  Json::Object entry{
+      {"path", text},
+      {"name", text},
+      {"aliases", Json::Object{{"type", Json::Array{"string", "array"}}, {"items", text}}},
+      {"pinned", Json::Object{{"type", "boolean"}, {"default", false}}},
+      {"keep_alive", Json::Object{{"type", Json::Array{"string", "integer"}}, {"default", -1}}}};
+  for (const auto& [name, schema] : sections)
+    if (name != "model" && name != "server" && name != "grpc" && name != "metrics" && name != "log")
+      entry.emplace_back(name, schema);
+  Json item = Closed(std::move(entry));
+  item.Set("required", Json::Array{"path"});
+  return Json::Object{{"type", "array"}, {"minItems", 1}, {"items", std::move(item)}};
+}
+
 }  // namespace
 
 Json ConfigSchema() {
@@ -89,6 +106,7 @@ Json ConfigSchema() {
   }
   Json::Object properties;
   for (auto& [name, members] : sections) properties.emplace_back(name, Closed(std::move(members)));
+  properties.emplace_back("models", ModelsSchema(properties));
   Json schema = Closed(std::move(properties));
   schema.Set("$schema", "https://json-schema.org/draft/2020-12/schema");
   schema.Set("title", "Configuration of thermoclined");

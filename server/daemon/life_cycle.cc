@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "engine/base/log.h"
+#include "server/core/served_models.h"
 #include "server/daemon/systemd.h"
 
 namespace thermocline::server {
@@ -65,12 +66,13 @@ void LifeCycle::WaitForSignal() {
 
 void LifeCycle::OnSignal(int signal) {
   if (signal == SIGHUP) return Reload();
-  const bool at_once = draining_ || service_.engine() == nullptr;
+  const bool at_once = draining_ || !ready_;
   at_once ? Stop() : Drain();
 }
 
 void LifeCycle::Stop() {
-  const bool loading = service_.engine() == nullptr && service_.state() != ServiceState::kFailed;
+  const bool loading =
+      !ready_ && service_.engine() == nullptr && service_.state() != ServiceState::kFailed;
   if (!loading) return io_.stop();
   base::LogInfo("stopped while loading");
   NotifyStopping("stopped while loading");
@@ -97,6 +99,7 @@ void LifeCycle::Supervise() {
   } else {
     if (!watch_.has_value()) return;
     next = *watchdog_period_ / 3;
+    const auto held = service_.models()->HoldAll();  // the first model's engine is watched
     const Engine* engine = service_.engine();
     const bool alive = engine == nullptr || watch_->Alive(engine->Stats(), Clock::now());
     if (alive) NotifyWatchdog();
@@ -118,7 +121,7 @@ void LifeCycle::Drain() {
   base::LogInfo("draining: ", service_.active_requests.load(), " requests have ", allowed_s,
                 " s to end");
   NotifyStopping("draining");
-  service_.BeginDrain();
+  service_.models()->BeginDrain();
   for (const auto& hook : drain_hooks_) hook();
   deadline_ = Clock::now() + std::chrono::seconds(allowed_s);
   PollDrain();
@@ -132,7 +135,7 @@ void LifeCycle::PollDrain() {
   if (late && !cut_off_) {
     base::LogWarning("drain_timeout_s is over; ", service_.active_requests.load(),
                      " requests are cut off");
-    service_.CancelGenerations();
+    service_.models()->CancelGenerations();
     cut_off_ = true;
     deadline_ += kLastWritesTime;
   }

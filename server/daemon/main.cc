@@ -1,5 +1,6 @@
 // `thermoclined`, the daemon. It listens at once, loads the model, and serves until SIGTERM has
 // been handled.
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -20,6 +21,7 @@
 #include "engine/base/strings.h"
 #include "engine/base/thread_priority.h"
 #include "server/core/run_guarded.h"
+#include "server/core/served_models.h"
 #include "server/core/service.h"
 #include "server/daemon/config_file.h"
 #include "server/daemon/config_schema.h"
@@ -41,7 +43,11 @@ constexpr int kExitUsage = 2;
 constexpr int kExitConfig = 78;                       // EX_CONFIG: systemd does not restart on it
 constexpr std::chrono::milliseconds kLastLines{500};  // for log lines, whose reader may be gone
 constexpr int kMappedBytes = 256 << 10;  // larger allocations return to the system when freed
+// glibc would give each thread a heap of its own, and keep what was freed in each: with them gRPC's
+// calls of one client took 130 MiB, here 60.
+constexpr int kArenas = 2;
 constexpr unsigned kEndSeconds = 3, kLastSeconds = 1;
+constexpr unsigned kEngineSeconds = 30;  // for an engine that writes its records
 
 // Limits the time of shutdown: after `seconds` the process exits with `status`. gRPC's library
 // would wait forever for threads that it could not start.
@@ -87,7 +93,7 @@ class ServingThreads {
     threads_.emplace_back([this] {
       RunGuarded(life_io_);
       BoundTheEnd(kEndSeconds, kExitFailed);
-      service_.StopWorkers();
+      service_.models()->StopWorkers();
       io_.stop();
     });
     ends_ = true;
@@ -113,9 +119,17 @@ int ExitStatus(const Service& service, const Status& loaded) {
 
 int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Source& source) {
   const ServerConfig& config = reloadable->config;
+  ::mallopt(M_ARENA_MAX, kArenas);
   // Sessions, owned by the io_context, use the service; the engine's callbacks post to the
   // io_context. So the engine ends first (StopEngine below), then the io_context, then the service.
-  Service service(reloadable);
+  const auto created = ServedModels::Create(reloadable);
+  if (!created.ok()) {
+    base::LogError(created.status().message());
+    NotifyFailed(EINVAL, created.status().message());
+    return kExitConfig;
+  }
+  ServedModels& models = **created;
+  Service& service = models.front();
   asio::io_context io(config.http_threads);
   // A separate io_context, so that signals and the watchdog do not wait for requests.
   asio::io_context life_io(1);
@@ -142,8 +156,9 @@ int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Sourc
   (*listener)->Start();
   ServingThreads threads(io, life_io, service);
   threads.Start(config.http_threads);
-  const Status loaded = service.Load();
+  const Status loaded = models.LoadFirst();
   if (loaded.ok()) {
+    const auto held = models.Hold("", ServedModels::Purpose::kLook);
     const EngineStats stats = service.engine()->Stats();
     base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
                   stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
@@ -164,8 +179,11 @@ int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Sourc
   }
   threads.Join();
   if (*grpc != nullptr) (*grpc)->Shutdown();
-  ::alarm(0);  // the engine may take any time to write its records
-  service.StopEngine();
+  // An engine or a loader that hangs does not keep the process, and a second signal ends it at
+  // once.
+  BoundTheEnd(kEngineSeconds, kExitFailed);
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, EndAnyway);
+  models.StopEngines();
   const int status = ExitStatus(service, loaded);
   BoundTheEnd(kLastSeconds, status);
   base::LogInfo("stopped");
@@ -198,8 +216,17 @@ int PrintKeyLine(const std::string& name) {
   return 0;
 }
 
+// The log goes to descriptor 2, which must not become that of a socket.
+void OpenMissingDescriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 int Main(int argc, char** argv) {
-  CLI::App app{"Thermocline: serves one language model over HTTP (OpenAI's API).", "thermoclined"};
+  OpenMissingDescriptors();
+  std::signal(SIGHUP, SIG_IGN);  // until the configuration can be read again
+  CLI::App app{"Thermocline: serves language models over HTTP (OpenAI's API).", "thermoclined"};
   std::string path;
   std::vector<std::string> overrides;
   std::string key_name, model, host;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "server/core/served_models.h"
 #include "server/core/service.h"
 
 namespace thermocline::server {
@@ -28,6 +30,12 @@ class Reloader {
 
  private:
   Status TryReload();
+  ServerConfig FreshOfFirst(const ServerConfig& all) const;
+  static std::vector<std::string> TakeUp(const ServerConfig& fresh, ServerConfig& config);
+  // The list of `fresh`, in which models stay if what changed can be taken up while they serve.
+  // `first`: the configuration of the first model, which always stays.
+  Result<std::vector<ServedModels::Entry>> PrepareList(
+      const ServerConfig& fresh, const std::shared_ptr<const ReloadableConfig>& first) const;
 
   Service& service_;
   const std::string path_;

@@ -18,9 +18,15 @@ constexpr std::uint64_t kUploadsUnseen = 2;      // more uploads that may have b
 // An open call takes 22 KiB in the library, besides its metadata (measured). The rest is for calls
 // that arrive while a busy machine keeps the daemon from looking.
 constexpr std::uint64_t kOpenCallBytes = 32 * kKiB;
+// The library keeps metadata as it came and as it was decoded.
+constexpr std::uint64_t kMetadataCopies = 2;
 // A ping takes 17 bytes; its answer, while it waits, takes some ten times as many in the library.
 constexpr std::uint64_t kUnreadAnswerShare = 10;
 constexpr std::uint64_t kLeftUnreadBytes = 4 * kKiB;  // also for a slow reader
+
+std::uint64_t HeldByCall(std::size_t metadata_bytes) {
+  return kMetadataCopies * metadata_bytes + kOpenCallBytes;
+}
 
 }  // namespace
 
@@ -86,7 +92,7 @@ bool ConnectionCredit::AssignTo(const std::string& peer, const std::string& owne
 void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_bytes,
                                  bool accepted) {
   const base::MutexLock lock(mutex_);
-  held_by_calls_ += accepted ? metadata_bytes + kOpenCallBytes : 0;
+  held_by_calls_ += HeldByCall(metadata_bytes);
   const auto found = accounts_.find(peer);
   if (found == accounts_.end()) return;
   Account& account = found->second;
@@ -94,7 +100,7 @@ void ConnectionCredit::CallBegan(const std::string& peer, std::size_t metadata_b
   account.proven = account.proven || accepted;
   account.uploads += accepted ? 1 : 0;
   account.calls += accepted ? 1 : 0;
-  account.held += accepted ? metadata_bytes + kOpenCallBytes : 0;
+  account.held += HeldByCall(metadata_bytes);
 }
 
 void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) {
@@ -106,14 +112,15 @@ void ConnectionCredit::MessageEnded(const std::string& peer, std::size_t bytes) 
   found->second.uploads = std::max(0, found->second.uploads - 1);
 }
 
-void ConnectionCredit::CallEnded(const std::string& peer, std::size_t metadata_bytes) {
+void ConnectionCredit::CallEnded(const std::string& peer, std::size_t metadata_bytes,
+                                 bool accepted) {
   const base::MutexLock lock(mutex_);
-  held_by_calls_ -= metadata_bytes + kOpenCallBytes;
+  held_by_calls_ -= HeldByCall(metadata_bytes);
   const auto found = accounts_.find(peer);
   if (found == accounts_.end()) return;
   Account& account = found->second;
-  account.calls = std::max(0, account.calls - 1);
-  account.held -= std::min(account.held, metadata_bytes + kOpenCallBytes);
+  account.calls = std::max(0, account.calls - (accepted ? 1 : 0));
+  account.held -= std::min(account.held, HeldByCall(metadata_bytes));
 }
 
 Account ConnectionCredit::Of(const std::string& peer) const {

@@ -25,7 +25,7 @@ struct Account {
   std::uint64_t accounted = 0;  // bytes of messages, metadata, and their framing
   int uploads = 0;              // accepted calls whose message is arriving
   int calls = 0;                // accepted calls that have not ended
-  std::uint64_t held = 0;       // bytes that gRPC's library holds for these calls
+  std::uint64_t held = 0;       // bytes that gRPC's library holds for calls, rejected ones too
   // The key of its calls; "" = no keys are configured, or none was given yet.
   std::string owner = {};
 };
@@ -56,11 +56,11 @@ class ConnectionCredit {
   void CallBegan(const std::string& peer, std::size_t metadata_bytes, bool accepted);
   // The message of an accepted call has arrived; 0 if none will.
   void MessageEnded(const std::string& peer, std::size_t bytes);
-  // An accepted call with so many bytes of metadata has ended.
-  void CallEnded(const std::string& peer, std::size_t metadata_bytes);
+  // The call that CallBegan with the same values has ended.
+  void CallEnded(const std::string& peer, std::size_t metadata_bytes, bool accepted);
   // Returns zeros for a connection that is not open.
   Account Of(const std::string& peer) const;
-  // Bytes that gRPC's library holds for the accepted calls of all connections, closed ones too: it
+  // Bytes that gRPC's library holds for the calls of all connections, closed ones too: it
   // ends their calls some time after their sockets.
   std::uint64_t HeldByCalls() const;
 

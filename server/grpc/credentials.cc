@@ -5,12 +5,17 @@
 
 namespace thermocline::rpc {
 
-std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const server::ServerConfig& config) {
+Result<std::shared_ptr<CertificateCopies>> TlsCopies(const server::ServerConfig& config) {
   if (config.tls_certificate.empty() || config.grpc_address.starts_with("unix:"))
-    return ::grpc::InsecureServerCredentials();
+    return std::shared_ptr<CertificateCopies>();
+  return CertificateCopies::Create(config.tls_certificate, config.tls_key);
+}
+
+std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const CertificateCopies* copies) {
+  if (copies == nullptr) return ::grpc::InsecureServerCredentials();
   namespace experimental = ::grpc::experimental;
   auto provider = std::make_shared<experimental::FileWatcherCertificateProvider>(
-      config.tls_key, config.tls_certificate, kCertificateRefreshS);
+      copies->key_path(), copies->certificate_path(), kCertificateRefreshS);
   experimental::TlsServerCredentialsOptions options(std::move(provider));
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);

@@ -7,12 +7,16 @@
 
 #include "engine/base/status.h"
 #include "server/core/server_config.h"
+#include "server/grpc/certificate_copies.h"
 
 namespace thermocline::rpc {
 
 // TLS with HTTP's certificate and key; none without them and on a Unix socket. The files are
 // reloaded every kCertificateRefreshS seconds; a pair that does not match is ignored.
 inline constexpr unsigned int kCertificateRefreshS = 5;
-std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const server::ServerConfig& config);
+// `copies`: of TlsCopies, which must outlive the server.
+std::shared_ptr<::grpc::ServerCredentials> MakeCredentials(const CertificateCopies* copies);
+// The copies of the configured files; nullptr without TLS. Errors as CertificateCopies::Create.
+Result<std::shared_ptr<CertificateCopies>> TlsCopies(const server::ServerConfig& config);
 
 }  // namespace thermocline::rpc

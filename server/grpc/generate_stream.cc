@@ -8,6 +8,7 @@
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
 #include "engine/base/out_of_memory.h"
+#include "server/core/held_model.h"
 #include "server/core/refusal_table.h"
 #include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
@@ -85,16 +86,32 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
   RETURN_IF_ERROR(request_context_.refusal());
   RETURN_IF_ERROR(server::CheckCost(cost, service_.request_sizes()));
   work_bytes_ = cost.bytes;
+  const server::ModelRights& rights = request_context_.caller().models;
+  RETURN_IF_ERROR(server::CheckListed(service_, message_.model(), rights));
+  model_ =
+      server::HoldOf(service_, message_.model(), server::ServedModels::Purpose::kRequest, rights);
+  request_context_.SetModel(*model_);
+  server::WakeHeld(model_, [self = shared_from_this()](const Status& woken) {
+    self->Post([s = self.get(), woken] {
+      if (s->finished_) return;  // cancelled meanwhile
+      const Status admitted = woken.ok() ? s->Admit() : woken;
+      if (!admitted.ok()) s->Refuse(admitted);
+    });
+  });
+  return OkStatus();
+}
+
+Status GenerateStream::Admit() {
   ASSIGN_OR_RETURN(
       GenerateParams params,
-      ParseGenerate(message_, {.sampling = WithDefaults({}, service_.sampling_defaults()),
-                               .max_tokens = service_.config().max_tokens}));
+      ParseGenerate(message_, {.sampling = WithDefaults({}, model_->sampling_defaults()),
+                               .max_tokens = model_->config().max_tokens}));
   const Request& request = params.generation.request;
   delta_options_ = {.token_ids = params.return_tokens, .logprobs = request.logprobs};
   progress_ = request.progress;
   ASSIGN_OR_RETURN(
       server::Submission submission,
-      server::Submission::Admit(service_,
+      server::Submission::Admit(*model_,
                                 {.id = request_context_.id(),
                                  .tenant = request_context_.caller().tenant,
                                  .priority_max = request_context_.caller().priority_max,
@@ -145,7 +162,7 @@ void GenerateStream::OnCompiled(const Status& compiled) {
 
 Status GenerateStream::Submit() {
   v1::Started started;
-  started.set_model(service_.model_name());
+  started.set_model(model_->model_name());
   started.set_prompt_tokens(
       static_cast<std::int32_t>(submission_->requests().front().prompt.size()));
   started.set_choices(submission_->choices());
@@ -154,7 +171,7 @@ Status GenerateStream::Submit() {
   auto on_ready = [self = shared_from_this()] { self->Post([s = self.get()] { s->Pump(); }); };
   ASSIGN_OR_RETURN(generation_, submission_->Start(std::move(on_ready)));
   submission_.reset();
-  speculates_ = service_.engine()->Stats().spec.used;
+  speculates_ = model_->engine()->Stats().spec.used;
   *AddEvent().mutable_started() = std::move(started);
   WatchWrites();
   Pump();
@@ -206,7 +223,7 @@ void GenerateStream::AddEvents(int choice) {
   if (!update_.text.empty() || tokens) {
     v1::Delta& delta = *AddEvent().mutable_delta();
     delta.set_choice_index(choice);
-    FillDelta(service_.engine()->tokenizer(), delta_options_, update_, delta);
+    FillDelta(model_->engine()->tokenizer(), delta_options_, update_, delta);
   }
   if (!update_.finished) return;
   if (update_.reason == FinishReason::kError || update_.reason == FinishReason::kCancelled) {
@@ -220,7 +237,7 @@ void GenerateStream::AddEvents(int choice) {
 
 void GenerateStream::Refuse(const Status& refusal) {
   if (finished_) return;
-  server::CountRejection(service_.metrics(), refusal);
+  server::CountRejection((model_ != nullptr ? *model_ : service_).metrics(), refusal);
   FinishNow(refusal);
 }
 

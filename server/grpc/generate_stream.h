@@ -48,8 +48,10 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   void Post(Work work);
   template <typename Work>
   void Guarded(Work work);
-  // Runs all steps before tokenizing. An error ends the call.
+  // Runs all steps before the model is known to be loaded. An error ends the call.
   Status Begin(const server::BodyCost& cost);
+  // Runs the steps before tokenizing.
+  Status Admit();
   // Tokenizes the prompt, here or on a worker, then submits it.
   void Encode(bool at_once);
   // Runs `step` on a thread of `workers`, then `then` on the strand.
@@ -74,6 +76,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
 
   const server::Strand strand_;
   server::Service& service_;
+  std::shared_ptr<server::Service> model_;  // that the message names
   ::grpc::CallbackServerContext& context_;
   v1::GenerateRequest message_;
   RequestContext request_context_;

@@ -15,6 +15,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/thread_priority.h"
+#include "server/core/held_model.h"
 #include "server/core/run_guarded.h"
 #include "server/grpc/connection_gate.h"
 #include "server/grpc/credentials.h"
@@ -115,8 +116,10 @@ struct GrpcServer::Impl {
   boost::asio::io_context io;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{io.get_executor()};
   ConnectionCredit credit;
+  bool was_ready = false;  // WatchState's
   InferenceService inference;
   std::vector<std::unique_ptr<::grpc::Service>> reflections;  // by version
+  std::shared_ptr<CertificateCopies> certificate;             // nullptr: no TLS
   std::unique_ptr<::grpc::Server> server;
   std::unique_ptr<ConnectionGate> gate;
   std::vector<std::thread> threads;
@@ -133,10 +136,11 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
   auto impl = std::make_unique<Impl>(service);
   const auto mode = static_cast<mode_t>(std::stoul(config.unix_socket_mode, nullptr, 8));
   ASSIGN_OR_RETURN(impl->gate, ConnectionGate::Open(address, mode));
+  ASSIGN_OR_RETURN(impl->certificate, TlsCopies(config));
   using Type = ::grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   ::grpc::ServerBuilder builder;
-  auto acceptor =
-      builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, MakeCredentials(config));
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      Type::FROM_FD, MakeCredentials(impl->certificate.get()));
   builder.RegisterService(&impl->inference);
   if (config.grpc_reflection)
     impl->reflections = MakeReflections(
@@ -148,7 +152,11 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Create(server::Service& service)
     return base::Unavailable("gRPC's library does not start; the log says why");
   impl->SetServing(false);
   service.WatchState([impl = impl.get()](server::ServiceState state) {
-    impl->SetServing(state == server::ServiceState::kReady);
+    // A first model that sleeps is loaded when it is asked for, and others answer meanwhile.
+    const bool others = server::IsOneOfSeveral(impl->service) && impl->was_ready;
+    impl->was_ready = impl->was_ready || state == server::ServiceState::kReady;
+    impl->SetServing(state == server::ServiceState::kReady ||
+                     (others && state != server::ServiceState::kDraining));
   });
   impl->gate->Start(service, impl->credit, std::move(acceptor));
   base::LogInfo("listening for gRPC on ", impl->gate->address());

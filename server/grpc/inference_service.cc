@@ -8,8 +8,10 @@
 #include "engine/base/index.h"
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "server/core/held_model.h"
 #include "server/core/prompt.h"
 #include "server/core/refusal_table.h"
+#include "server/core/submission.h"
 #include "server/grpc/generate_stream.h"
 #include "server/grpc/message_cost.h"
 #include "server/grpc/refusal.h"
@@ -57,13 +59,30 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   }
   Status Begin() {
     request_context_.OnMessage(request_.ByteSizeLong());
-    const auto run = [this] { Run(); };
     if (!is_long_) {
-      boost::asio::post(place_.io, run);
+      RETURN_IF_ERROR(HoldModel(server::ServedModels::Purpose::kLook));
+      boost::asio::post(place_.io, [this] { Run(); });
       return OkStatus();
     }
     const server::BodyCost cost = CostOf(request_);
     RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
+    RETURN_IF_ERROR(HoldModel(server::ServedModels::Purpose::kRequest));
+    server::WakeHeld(model_, [this, cost](const Status& woken) {
+      woken.ok() ? RunOnWorker(cost) : PostRefusal(woken);
+    });
+    return OkStatus();
+  }
+  Status HoldModel(server::ServedModels::Purpose purpose) {
+    std::string name;
+    if constexpr (requires { request_.model(); }) name = request_.model();
+    const server::ModelRights& rights = request_context_.caller().models;
+    RETURN_IF_ERROR(server::CheckListed(place_.service, name, rights));
+    model_ = server::HoldOf(place_.service, name, purpose, rights);
+    request_context_.SetModel(*model_);
+    return OkStatus();
+  }
+  void RunOnWorker(const server::BodyCost& cost) {
+    const auto run = [this] { Run(); };
     place_.service.workers(request_.ByteSizeLong())
         .Post(
             request_context_.caller().tenant, place_.io.get_executor(),
@@ -72,7 +91,6 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
               server::TrimHeap(bytes);
             },
             {}, [this] { Refuse(server::ShuttingDown()); }, cost.bytes);
-    return OkStatus();
   }
 
   void Run() {
@@ -80,7 +98,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     if (context_.IsCancelled()) return End(server::ClientGone());
     try {
       const base::InterruptScope scope(client_left_);
-      Status status = handler_(request_context_, request_, response_);
+      Status status = handler_(*model_, request_context_, request_, response_);
       if (client_left_) return End(server::ClientGone());
       if (base::Interrupted()) status = server::ShuttingDown();
       Request().Swap(&request_);
@@ -105,7 +123,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
                       [this, status = std::make_shared<Status>(status)] { Refuse(*status); });
   }
   void Refuse(const Status& status) {
-    server::CountRejection(place_.service.metrics(), status);
+    server::CountRejection((model_ != nullptr ? *model_ : place_.service).metrics(), status);
     End(status);
   }
   void End(const Status& status) {
@@ -127,6 +145,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
   const Handler handler_;
   RequestContext request_context_;
   UnreadAnswer unread_;
+  std::shared_ptr<server::Service> model_;  // that the message names
   Request request_;
   Response response_;
   std::atomic<bool> client_left_ = false;  // the handler checks it, too
@@ -193,7 +212,8 @@ Status AnswerCount(const server::Service& service, const v1::CountTokensRequest&
 Status AnswerCancel(server::Service& service, const Caller& caller,
                     const v1::CancelRequest& request) {
   const auto tenant = caller.admin ? std::nullopt : std::optional<std::string>(caller.tenant);
-  if (service.Cancel(request.request_id(), CancelCause::kApi, tenant)) return OkStatus();
+  for (const auto& model : server::HoldAllOf(service))
+    if (model->Cancel(request.request_id(), CancelCause::kApi, tenant)) return OkStatus();
   return base::NotFound("no generation of yours with this request_id is in progress")
       .WithReason(Reason::kRequestNotFound);
 }
@@ -222,36 +242,36 @@ InferenceService::InferenceService(boost::asio::io_context& io, server::Service&
   AddGenerate();
   AddUnary<v1::TokenizeRequest, v1::TokenizeResponse>(
       "/thermocline.v1.Inference/Tokenize", Work::kLong,
-      [this](const RequestContext&, const auto& request, auto& response) {
-        return AnswerTokenize(service_, request, response);
+      [](server::Service& model, const RequestContext&, const auto& request, auto& response) {
+        return AnswerTokenize(model, request, response);
       });
   AddUnary<v1::DetokenizeRequest, v1::DetokenizeResponse>(
       "/thermocline.v1.Inference/Detokenize", Work::kLong,
-      [this](const RequestContext&, const auto& request, auto& response) {
-        return AnswerDetokenize(service_, request, response);
+      [](server::Service& model, const RequestContext&, const auto& request, auto& response) {
+        return AnswerDetokenize(model, request, response);
       });
   AddUnary<v1::CountTokensRequest, v1::CountTokensResponse>(
       "/thermocline.v1.Inference/CountTokens", Work::kLong,
-      [this](const RequestContext&, const auto& request, auto& response) {
-        return AnswerCount(service_, request, response);
+      [](server::Service& model, const RequestContext&, const auto& request, auto& response) {
+        return AnswerCount(model, request, response);
       });
   AddUnary<v1::GetModelRequest, v1::Model>(
       "/thermocline.v1.Inference/GetModel", Work::kShort,
-      [this](const RequestContext&, const auto&, auto& response) -> Status {
-        if (service_.engine() == nullptr) return service_.Readiness();
-        FillModel(service_, response);
+      [](server::Service& model, const RequestContext&, const auto&, auto& response) -> Status {
+        if (model.engine() == nullptr) return model.Readiness();
+        FillModel(model, response);
         return OkStatus();
       });
   AddUnary<v1::GetStatsRequest, v1::Stats>(
       "/thermocline.v1.Inference/GetStats", Work::kShort,
-      [this](const RequestContext&, const auto&, auto& response) -> Status {
-        FillStats(service_, response);
+      [](server::Service& model, const RequestContext&, const auto&, auto& response) -> Status {
+        FillStats(model, response);
         return OkStatus();
       });
   AddUnary<v1::CancelRequest, v1::CancelResponse>(
       "/thermocline.v1.Inference/Cancel", Work::kShort,
-      [this](const RequestContext& context, const auto& request, auto&) {
-        return AnswerCancel(service_, context.caller(), request);
+      [](server::Service& model, const RequestContext& context, const auto& request, auto&) {
+        return AnswerCancel(model, context.caller(), request);
       });
 }
 

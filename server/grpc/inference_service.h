@@ -23,8 +23,8 @@ class InferenceService final : public ::grpc::Service {
   using Context = ::grpc::CallbackServerContext;
 
   void AddGenerate();
-  // `handler(const RequestContext&, const Request&, Response&)` fills the response or returns an
-  // error. `work`: kLong if it grows with the request.
+  // `handler(Service& model, const RequestContext&, const Request&, Response&)` fills the response
+  // or returns an error. `work`: kLong if it grows with the request.
   enum class Work { kShort, kLong };
   template <typename Request, typename Response, typename Handler>
   void AddUnary(const char* path, Work work, Handler handler);

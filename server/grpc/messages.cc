@@ -16,6 +16,7 @@ void FillLogprob(const text::Tokenizer& tokenizer, const TokenChannel::Score& sc
 
 v1::State StateOf(ServiceState state) {
   switch (state) {
+    case ServiceState::kSleeping:
     case ServiceState::kLoading:
       return v1::STATE_LOADING;
     case ServiceState::kReady:

@@ -22,6 +22,9 @@ constexpr std::size_t kUnprovenShare = 96;
 constexpr int kUnprovenUnreadBytes = 16 << 10, kProvenUnreadBytes = 128 << 10;
 constexpr milliseconds kYoung{100};
 constexpr milliseconds kCheckInterval{50}, kCloseCheckInterval{10}, kSenderCheckInterval{2};
+// So many proven connections can hold equal parts of what calls may hold. While those that were
+// shut still hold much, no other may hold more than such a part.
+constexpr std::uint64_t kFairConnections = 48;
 constexpr double kCloseToFull = 0.25;  // of what calls may hold; looked at closely above it
 constexpr milliseconds kLogInterval{1000};
 // The library frees a connection's calls some time after its socket is closed.
@@ -132,6 +135,7 @@ int OpenConnections::Check() {
   }
   const std::size_t bytes_max = service_.request_sizes().grpc;
   ShutMostWhileAbove(true, bytes_max);
+  if (CallsHoldMoreThan(1)) ShutAbove(bytes_max / kFairConnections);
   ShutMostWhileAbove(false, bytes_max / kUnprovenShare);
   LogShut(now);
   TrimBehindClosed(now);
@@ -174,6 +178,11 @@ void OpenConnections::ShutMostWhileAbove(bool proven, std::size_t bytes_max) {
     all -= bytes_of(most);
     ShutSender(most);
   }
+}
+
+void OpenConnections::ShutAbove(std::uint64_t bytes_max) {
+  for (Connection& each : open_)
+    if (each.proven && !each.shut && each.held > bytes_max) ShutSender(each);
 }
 
 void OpenConnections::ShutSender(Connection& connection) {

@@ -65,6 +65,8 @@ class OpenConnections {
   // Shuts the proven (or the unproven) connections that hold most, until together they hold at most
   // `bytes_max`.
   void ShutMostWhileAbove(bool proven, std::size_t bytes_max);
+  // Shuts each proven connection that holds more than `bytes_max`.
+  void ShutAbove(std::uint64_t bytes_max);
   // Requests a heap trim when the library has freed closed connections.
   void TrimBehindClosed(Clock::time_point now);
   void ShutSender(Connection& connection);

@@ -6,6 +6,7 @@
 
 #include "engine/base/log.h"
 #include "server/core/api_keys.h"
+#include "server/core/held_model.h"
 #include "server/core/refusal_table.h"
 #include "server/core/request_id.h"
 #include "server/core/request_limits.h"
@@ -67,8 +68,10 @@ std::optional<Caller> Identify(const server::ReloadableConfig& reloadable, const
   const auto key = server::BearerKey(Metadata(context, "authorization"));
   const auto identity = key.has_value() ? reloadable.keys.Check(*key) : std::nullopt;
   if (!identity.has_value()) return std::nullopt;
-  return Caller{
-      .tenant = identity->name, .admin = identity->admin, .priority_max = identity->priority_max};
+  return Caller{.tenant = identity->name,
+                .admin = identity->admin,
+                .priority_max = identity->priority_max,
+                .models = identity->models};
 }
 
 }  // namespace
@@ -109,7 +112,7 @@ RequestContext::RequestContext(server::Service& service, ConnectionCredit& credi
 
 RequestContext::~RequestContext() {
   if (reads_) credit_.MessageEnded(peer_, 0);
-  if (accepted_) credit_.CallEnded(peer_, metadata_bytes_);
+  credit_.CallEnded(peer_, metadata_bytes_, accepted_);
   --service_.active_requests;
 }
 
@@ -144,11 +147,12 @@ void RequestContext::End(const Status& status) noexcept {
 }
 
 void RequestContext::Record(int http_status) const {
-  service_.metrics().RequestEnded(path_, http_status);
+  model_->metrics().RequestEnded(path_, http_status);
   if (!reloadable_->config.log_access) return;
   const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - arrived_);
   Json::Object fields = {{"method", "gRPC"}, {"route", path_},           {"status", http_status},
                          {"ms", ms.count()}, {"tenant", caller_.tenant}, {"id", id_}};
+  if (server::IsOneOfSeveral(*model_)) fields.emplace_back("model", model_->model_name());
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (prompt_tokens_ >= 0) {
     fields.emplace_back("prompt_tokens", prompt_tokens_);

@@ -21,6 +21,7 @@ struct Caller {
   std::string tenant;
   bool admin = false;  // may cancel other clients' requests
   int priority_max = kPriorityMax;
+  server::ModelRights models = {};
 };
 
 // Counts in Service::active_requests, so that a drain waits for it, and reports the connection's
@@ -49,6 +50,8 @@ class RequestContext {
   // call a little before ours, whose deadline was rounded up and delayed on its way.
   bool IsLate() const;
   std::chrono::steady_clock::time_point arrived() const { return arrived_; }
+  // Counts and logs the call for this model, which exists until End.
+  void SetModel(server::Service& model) { model_ = &model; }
   // Sets the tokens of all prompts and choices, for the log.
   void SetTokens(std::int64_t prompt, std::int64_t completion) {
     prompt_tokens_ = prompt;
@@ -64,6 +67,7 @@ class RequestContext {
   void Record(int http_status) const;
 
   server::Service& service_;
+  server::Service* model_ = &service_;  // whose request it is, once that is known
   ConnectionCredit& credit_;
   ::grpc::CallbackServerContext& context_;
   const std::string peer_;  // as CanonicalPeer

@@ -128,7 +128,8 @@ Result<Caller> Identify(const ReloadableConfig& reloadable, const HttpRequest& r
   return Caller{.tenant = identity->name,
                 .priority_max = identity->priority_max,
                 .admin = identity->admin,
-                .known = true};
+                .known = true,
+                .models = identity->models};
 }
 
 // The chat page has no secrets, and a browser opens it without a key. The page asks for one when a

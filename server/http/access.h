@@ -24,6 +24,7 @@ struct Caller {
   int priority_max;    // the highest priority of its requests
   bool admin = false;  // may cancel other callers' requests
   bool known = false;  // has a key, or uses the admin socket
+  server::ModelRights models = {};
 };
 
 // The path of a request target, which may be in the absolute form that proxies send.

@@ -1,4 +1,4 @@
-// The result of a route: an answer, or a generation to start.
+// The result of a route: an answer, or the work that makes one.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "server/core/answer_format.h"
 #include "server/core/submission.h"
+#include "server/http/answer.h"
 #include "server/http/response.h"
 
 namespace thermocline::http {
@@ -17,6 +18,6 @@ struct GenerationPlan {
   bool stream = false;
 };
 
-using Action = std::variant<HttpResponse, GenerationPlan>;
+using Action = std::variant<HttpResponse, GenerationPlan, AnswerStarter>;
 
 }  // namespace thermocline::http

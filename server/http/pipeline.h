@@ -12,7 +12,7 @@
 //     route        the protocol's handler: an answer, or a plan (Router)
 //   by its plan (Session):
 //     grammar      is compiled in its tenant's turn
-//     generation   begins (Answer::Start)
+//     generation   begins (GeneratedAnswer::Start)
 #pragma once
 
 #include <optional>

@@ -62,4 +62,8 @@ Action PlanEmbeddings(Service& service, const HttpRequest& request, const Respon
   return PlanOrRefusal(service, head, PlanOfEmbeddings(service, request.body(), head, dialect));
 }
 
+bool MayRule(const server::Service& service, const ResponseHead& head) {
+  return head.admin || !service.reloadable()->needs_keys();
+}
+
 }  // namespace thermocline::http

@@ -26,4 +26,7 @@ Action PlanOrRefusal(server::Service& service, const ResponseHead& head,
 Action PlanEmbeddings(server::Service& service, const HttpRequest& request,
                       const ResponseHead& head, protocol::EmbeddingDialect dialect);
 
+// True if the caller may decide how long models stay loaded: an operator, or anybody without keys.
+bool MayRule(const server::Service& service, const ResponseHead& head);
+
 }  // namespace thermocline::http

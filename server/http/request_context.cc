@@ -2,6 +2,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/random.h"
+#include "server/core/held_model.h"
 #include "server/core/request_id.h"
 #include "server/core/trace_context.h"
 #include "server/http/pipeline.h"
@@ -44,6 +45,7 @@ std::optional<HttpResponse> RequestContext::OnHeader(const HttpRequest& header, 
   }
   head_.tenant = caller_.tenant;
   head_.priority_max = caller_.priority_max;
+  head_.models = caller_.models;
   head_.admin = caller_.admin;
   return std::nullopt;
 }
@@ -56,7 +58,7 @@ void RequestContext::ReportIgnored(const std::vector<std::string>& fields) {
 
 void RequestContext::Log(int status, const server::Generation* generation) {
   if (logged_) return;
-  service_.metrics().RequestEnded(route_, status);
+  model_->metrics().RequestEnded(route_, status);
   logged_ = true;
   if (!reloadable_->config.log_access) return;
   const auto ms =
@@ -64,6 +66,7 @@ void RequestContext::Log(int status, const server::Generation* generation) {
   Json::Object fields = {{"method", method_},     {"route", route_},  {"status", status},
                          {"bytes", body_bytes_},  {"ms", ms.count()}, {"tenant", caller_.tenant},
                          {"id", head_.request_id}};
+  if (server::IsOneOfSeveral(*model_)) fields.emplace_back("model", model_->model_name());
   if (!trace_id_.empty()) fields.emplace_back("trace", trace_id_);
   if (generation != nullptr) {
     fields.emplace_back("prompt_tokens", generation->prompt_tokens());

@@ -31,6 +31,8 @@ class RequestContext {
   void EndConnection() { head_.keep_alive = false; }
   // Sets the route's template, never a raw path, for the metrics.
   void SetRoute(std::string route) { head_.route = route_ = std::move(route); }
+  // Counts and logs the request for this model, which exists until Log.
+  void SetModel(server::Service& model) { model_ = &model; }
   // Reports ignored fields: to the client in the answer, to the operator in log and metrics.
   void ReportIgnored(const std::vector<std::string>& fields);
   // Counts bytes of the answer's body.
@@ -53,6 +55,7 @@ class RequestContext {
 
  private:
   server::Service& service_;
+  server::Service* model_ = &service_;  // whose request it is, once that is known
   const std::shared_ptr<const server::ReloadableConfig> reloadable_;
   ResponseHead head_;
   Caller caller_;

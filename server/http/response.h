@@ -11,6 +11,7 @@
 
 #include "engine/api/request.h"
 #include "engine/base/json.h"
+#include "server/core/model_rights.h"
 #include "server/protocol/error.h"
 
 namespace thermocline::http {
@@ -29,7 +30,8 @@ struct ResponseHead {
   std::string tenant = {};                             // the caller's tenant
   int priority_max = kPriorityMax;                     // the highest priority it may request
   bool admin = false;                                  // may see other clients' requests
-  std::string route = {};                              // the template of its path, for metrics
+  server::ModelRights models = {};
+  std::string route = {};  // the template of its path, for metrics
   const protocol::ErrorShape* errors = &protocol::kOpenAiErrors;
   std::string ignored_fields = {};  // value of x-thermocline-ignored; "" = none
 };

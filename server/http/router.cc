@@ -96,6 +96,32 @@ Action Router::NoRoute(const std::string& path, const std::string& method,
   return response;
 }
 
+bool Router::IsWithoutModel(const HttpRequest& request) const {
+  const std::string path = RouteOf(request);
+  static constexpr std::string_view kPaths[] = {"/",          "/metrics",  "/openapi.json",
+                                                "/v1/models", "/api/tags", "/api/ps",
+                                                "/models",    "/health",   "/api/version"};
+  return path == "unknown" || path.starts_with("/health/") || path == "/v1/models/{id}" ||
+         std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
+}
+
+bool Router::AnswersWithEvents(const HttpRequest& request) const {
+  static constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/completions",
+                                                "/v1/responses",        "/v1/messages",
+                                                "/completion",          "/infill"};
+  const std::string path = RouteOf(request);
+  return request.method() == beast_http::verb::post &&
+         std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
+}
+
+bool Router::UsesModel(const HttpRequest& request) const {
+  const auto found = Find(RoutePath(request));
+  return std::any_of(found.begin(), found.end(), [&](const Route* route) {
+    return !route->looks && std::string_view(route->method) == "POST" &&
+           request.method() == beast_http::verb::post;
+  });
+}
+
 std::vector<std::pair<std::string, std::string>> Router::Table() const {
   std::vector<std::pair<std::string, std::string>> table;
   for (const Protocol& protocol : protocols_)

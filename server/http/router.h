@@ -21,6 +21,7 @@ struct Route {
   const char* method;  // GET includes HEAD
   const char* path;    // "{id}" at its end matches any text, except "" and other routes' paths
   Handler handler;
+  bool looks = false;  // a POST that names a model without running it
 };
 
 // Another name of a route's path.
@@ -54,6 +55,12 @@ class Router {
   // reads the service, apart from the handler's own effects.
   Action Answer(server::Service& service, const HttpRequest& request,
                 const ResponseHead& head) const;
+  // True if the request's route runs the model that its body names.
+  bool UsesModel(const HttpRequest& request) const;
+  // True if the route answers `stream: true` with server-sent events.
+  bool AnswersWithEvents(const HttpRequest& request) const;
+  // True if the answer shows nothing of a model but what the client may see of all of them.
+  bool IsWithoutModel(const HttpRequest& request) const;
   // Method and path of every route.
   std::vector<std::pair<std::string, std::string>> Table() const;
 

@@ -6,6 +6,9 @@
 
 #include "engine/base/interruption.h"
 #include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "server/core/held_model.h"
+#include "server/core/submission.h"
 #include "server/http/access.h"
 #include "server/http/discard_pace.h"
 #include "server/http/refusal.h"
@@ -68,6 +71,7 @@ void Session::ReadRequest() {
 
 void Session::ReadHeader() {
   sent_ = unread_ = false;
+  stream_.reset();
   request_context_.emplace(service_, connection_->peer());
   const server::ServerConfig& config = request_context_->reloadable().config;
   connection_->ExpireAfter(seconds(config.read_timeout_s));
@@ -76,6 +80,8 @@ void Session::ReadHeader() {
 }
 
 void Session::OnHeader(ErrorCode error) {
+  model_.reset();                  // a client that sends slowly keeps no model awake
+  const auto first = HoldFirst();  // it writes what is refused here
   // The header is complete even if the announced body is too large: the key is checked first.
   if (error && error != boost::beast::http::error::body_limit) return RefuseUnreadable(error);
   auto refusal = request_context_->OnHeader(reader_.request(), connection_->peer(),
@@ -85,8 +91,7 @@ void Session::OnHeader(ErrorCode error) {
   if (error) return RefuseUnreadable(error);
   if (request_context_->caller().known) {
     const Status place = TakePlaceOfKey();
-    if (!place.ok())
-      return RefuseHeader(RefusalResponse(service_, request_context_->head(), place));
+    if (!place.ok()) return RefuseHeader(Refusal(place));
     MakeWayIfAsked();  // closed only after those without a key
   }
   reader_.SendContinue(
@@ -121,32 +126,43 @@ void Session::RefuseUnreadable(ErrorCode error) {
 }
 
 void Session::OnRequest(ErrorCode error) {
-  if (!reader_.no_room().ok())
-    return RefuseHeader(RefusalResponse(service_, request_context_->head(), reader_.no_room()));
+  if (!reader_.no_room().ok()) return RefuseHeader(Refusal(reader_.no_room()));
   if (error) return RefuseUnreadable(error);
   const bool without_key =
       request_context_->reloadable().needs_keys() && !request_context_->caller().known;
   if (!without_key && !place_->MarkBusy()) return Close();
   const HttpRequest& request = reader_.request();
   const std::size_t bytes = request.body().size();
-  if (bytes == 0) return OnRouted(RouteOrFail(request));
+  if (bytes == 0) return RouteWithoutBody(request);
   connection_->ExpireNever();  // the client has sent all of its request
-  if (bytes <= server::kShortBytesMax) return RouteByWorker({});
+  if (bytes <= server::kShortBytesMax) return RouteToModel(NamedModel(), {});
   routing_ = true;
   WatchForDisconnect();
-  const auto cost = std::make_shared<server::BodyCost>();
+  struct Judged {
+    server::BodyCost cost;
+    std::string model;
+  };
+  const auto judged = std::make_shared<Judged>();
   PostWork(
-      [self = shared_from_this(), cost] {
-        if (!self->disconnected_) *cost = server::CostOf(self->reader_.request().body());
+      [self = shared_from_this(), judged] {
+        if (self->disconnected_) return;
+        judged->cost = server::CostOf(self->reader_.request().body());
+        judged->model = self->NamedModel();
       },
-      [self = shared_from_this(), cost] { self->OnJudged(*cost); }, 0);
+      [self = shared_from_this(), judged] { self->OnJudged(judged->model, judged->cost); }, 0);
 }
 
-void Session::OnJudged(const server::BodyCost& cost) {
+void Session::RouteWithoutBody(const HttpRequest& request) {
+  const std::string name = NamedModel();
+  if (!name.empty() || !request_context_->head().models.all()) return RouteToModel(name, {});
+  model_ = HoldFirst();
+  OnRouted(RouteOrFail(request));
+}
+
+void Session::OnJudged(const std::string& model, const server::BodyCost& cost) {
   Guarded([&] {
     const Status readable = server::CheckCost(cost, service_.request_sizes());
-    readable.ok() ? RouteByWorker(cost)
-                  : OnRouted(RefusalResponse(service_, request_context_->head(), readable));
+    readable.ok() ? RouteToModel(model, cost) : OnRouted(Refusal(readable));
   });
 }
 
@@ -170,9 +186,7 @@ void Session::PostWork(std::function<void()> work, std::function<void()> then, s
 
 void Session::OnDropped() {
   routing_ = false;
-  Guarded([this] {
-    Respond(RefusalResponse(service_, request_context_->head(), server::ShuttingDown()));
-  });
+  Guarded([this] { Respond(Refusal(server::ShuttingDown())); });
 }
 
 // An exception from a library or the allocator ends the request, not the daemon; returns nullopt
@@ -180,8 +194,8 @@ void Session::OnDropped() {
 std::optional<Action> Session::RouteOrFail(const HttpRequest& request) {
   const ResponseHead& head = request_context_->head();
   try {
-    Action action = router_.Answer(service_, request, head);
-    if (base::Interrupted()) return RefusalResponse(service_, head, server::ShuttingDown());
+    Action action = router_.Answer(model(), request, head);
+    if (base::Interrupted()) return RefusalResponse(model(), head, server::ShuttingDown());
     return action;
   } catch (const std::exception& error) {
     base::LogError("id=", head.request_id, ": ", error.what());
@@ -203,6 +217,8 @@ void Session::OnRouted(std::optional<Action> action) {
       request_context_->ReportIgnored(plan->submission.generation_request().ignored_fields);
       plan->submission.compiles() ? CompileGrammar(std::move(*plan))
                                   : StartGeneration(std::move(*plan));
+    } else if (const auto* start = std::get_if<AnswerStarter>(&*action)) {
+      StartAnswer(*start);
     } else {
       auto& response = std::get<HttpResponse>(*action);
       has_body ? RespondMade(std::move(response)) : Respond(std::move(response));
@@ -241,11 +257,12 @@ void Session::RespondMade(HttpResponse response) {
   answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
   if (answer_hold_->ReserveForAnswer(bytes)) return Respond(std::move(response));
   response = {};
-  Respond(RefusalResponse(service_, request_context_->head(), server::UnreadAnswers()));
+  Respond(Refusal(server::UnreadAnswers()));
 }
 
 void Session::Respond(HttpResponse response) {
   reader_.Clear();
+  if (stream_.has_value() && !stream_->ended()) return EndStreamWith(response);
   const bool head_only = request_context_->head_only(), keep_alive = response.keep_alive();
   if (!head_only) request_context_->CountBytes(response.body().size());
   if (response.body().size() <= server::kSmallAnswerBytes) {
@@ -268,6 +285,7 @@ void Session::Respond(HttpResponse response) {
 void Session::OnResponded(ErrorCode error, bool keep_alive) {
   answer_hold_.reset();
   Release();
+  model_.reset();
   if (error) return Close();
   if (keep_alive) return NextRequest();
   if (unread_) return Linger();
@@ -338,7 +356,7 @@ void Session::Close() {
 }
 
 void Session::Log(int status) {
-  request_context_->Log(status, answer_ != nullptr ? &answer_->generation() : nullptr);
+  request_context_->Log(status, answer_ != nullptr ? answer_->generation() : nullptr);
 }
 
 void Session::Release() {

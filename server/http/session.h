@@ -9,8 +9,10 @@
 
 #include <boost/asio/steady_timer.hpp>
 
+#include "server/core/held_model.h"
 #include "server/http/answer.h"
 #include "server/http/connection.h"
+#include "server/http/refusal.h"
 #include "server/http/request_context.h"
 #include "server/http/request_reader.h"
 #include "server/http/response_writer.h"
@@ -42,8 +44,24 @@ class Session : public std::enable_shared_from_this<Session> {
   void ReadBody();
   void OnRequest(ErrorCode error);
   // Called with the estimated cost of a long body. Short ones are within the memory plan's margin.
-  void OnJudged(const server::BodyCost& cost);
+  void RouteWithoutBody(const HttpRequest& request);
+  // server::RequestedModel; "" if there is one model.
+  std::string NamedModel() const {
+    const HttpRequest& request = reader_.request();
+    return several() ? server::RequestedModel(request.body(), request.target()) : "";
+  }
+  void OnJudged(const std::string& model, const server::BodyCost& cost);
   void RouteByWorker(const server::BodyCost& cost);
+  // Takes the model of that name, and wakes it if it sleeps; then routes the request.
+  void RouteToModel(const std::string& name, const server::BodyCost& cost);
+  // While the model sleeps: session_waking.cc.
+  void WaitForModel(const server::BodyCost& cost);
+  void TellWakingAfter(std::chrono::seconds silence);
+  void TellWaking();
+  void OnWakingWritten(ErrorCode error);
+  void EndStreamWith(const HttpResponse& response);
+  // True if requests name one of several models.
+  bool several() const { return service_.models() != nullptr && service_.models()->several(); }
   // As Workers::Post, for the current request.
   void PostWork(std::function<void()> work, std::function<void()> then, std::size_t bytes);
   std::optional<Action> RouteOrFail(const HttpRequest& request);
@@ -78,6 +96,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Called when the client disconnects while its grammar waits: frees everything of the request.
   void OnDisconnect();
   void StartGeneration(GenerationPlan plan);
+  void StartAnswer(const AnswerStarter& start);
   void WatchForDisconnect();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
@@ -90,12 +109,23 @@ class Session : public std::enable_shared_from_this<Session> {
   void StreamDone();
   void CancelGeneration();
 
+  // The service of the model that the current request names.
+  std::shared_ptr<server::Service> HoldFirst() const {
+    return server::HoldOf(service_, "", server::ServedModels::Purpose::kLook, {});
+  }
+  // The refusal of a request whose model is not known.
+  HttpResponse Refusal(const Status& status) {
+    return RefusalResponse(*HoldFirst(), request_context_->head(), status);
+  }
+  server::Service& model() { return model_ != nullptr ? *model_ : service_; }
+
   const std::shared_ptr<Connection> connection_;
   boost::asio::steady_timer keep_alive_timer_;
   boost::asio::steady_timer disconnect_timer_;
   boost::asio::steady_timer room_timer_;
   server::Service& service_;
   const Router& router_;
+  std::shared_ptr<server::Service> model_;       // held while it answers; nullptr = service_
   std::shared_ptr<net::ConnectionPlace> place_;  // its place in the limit on connections
   RequestReader reader_;
   std::optional<RequestContext> request_context_;  // the current or last request

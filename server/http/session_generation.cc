@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 
 #include "engine/base/log.h"
+#include "server/http/generated_answer.h"
 #include "server/http/refusal.h"
 #include "server/http/session.h"
 
@@ -35,7 +36,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
   std::function<void()> release_place = [work] { work->plan.submission.ReleasePlace(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDisconnect();
-  service_.compilers().Post(
+  model().compilers().Post(
       request_context_->head().tenant, connection_->get_executor(),
       [self = shared_from_this(), work] {
         if (self->disconnected_) return;
@@ -52,7 +53,7 @@ void Session::CompileGrammar(GenerationPlan plan) {
         self->Guarded([&] {
           const ResponseHead& head = self->request_context_->head();
           work->status->ok() ? self->StartGeneration(std::move(work->plan))
-                             : self->Respond(RefusalResponse(self->service_, head, *work->status));
+                             : self->Respond(RefusalResponse(self->model(), head, *work->status));
         });
       },
       [self = shared_from_this()] {
@@ -72,14 +73,23 @@ void Session::OnDisconnect() {
 }
 
 void Session::StartGeneration(GenerationPlan plan) {
-  stream_.reset();
-  // Called on the decode thread, so it only posts. Holds the session until the generation ends.
+  // Started once.
+  const auto owned = std::make_shared<GenerationPlan>(std::move(plan));
+  StartAnswer([this, owned](std::function<void()> on_ready) {
+    return GeneratedAnswer::Start(model(), request_context_->head(), std::move(*owned),
+                                  std::move(on_ready));
+  });
+}
+
+void Session::StartAnswer(const AnswerStarter& start) {
+  // Called on the thread that makes the output, so it only posts. Holds the session until the
+  // answer ends.
   auto on_ready = [self = shared_from_this(), executor = connection_->get_executor()] {
     asio::post(executor, [self] { self->Guarded([&] { self->TakeAnswer(); }); });
   };
-  const ResponseHead& head = request_context_->head();
-  auto answer = Answer::Start(service_, head, std::move(plan), std::move(on_ready));
-  if (!answer.ok()) return Respond(RefusalResponse(service_, head, answer.status()));
+  auto answer = start(std::move(on_ready));
+  if (!answer.ok())
+    return Respond(RefusalResponse(model(), request_context_->head(), answer.status()));
   answer_ = *std::move(answer);
   if (const std::string events = answer_->Open(); !events.empty()) WriteStream(events, false);
   KeepAlive();
@@ -131,7 +141,7 @@ void Session::OnWatched(ErrorCode error) {
 void Session::TakeAnswer() {
   if (answer_ == nullptr || answer_->ended()) return;
   // A cancelled answer ends even if its client does not read.
-  const bool given_up = answer_->generation().given_up();
+  const bool given_up = answer_->given_up();
   if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up)
     return;  // OnStreamWritten calls this again
   Answer::Output output;
@@ -204,6 +214,7 @@ void Session::OnStreamWritten(ErrorCode error) {
 void Session::StreamDone() {
   if (answer_ == nullptr) return;
   answer_.reset();
+  model_.reset();
   Release();
   if (!request_context_->head().keep_alive) return Close();
   NextRequest();

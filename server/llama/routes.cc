@@ -4,6 +4,7 @@
 
 #include "engine/base/index.h"
 #include "engine/text/tokenizer.h"
+#include "server/core/served_models.h"
 #include "server/http/access.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
@@ -113,7 +114,52 @@ Action Embeddings(Service& service, const HttpRequest& request, const ResponseHe
   return http::PlanEmbeddings(service, request, head, plural ? Dialect::kByField : Dialect::kLlama);
 }
 
+// POST /models/load and /models/unload of llama-server's router.
+Action LoadOrUnload(Service& service, const HttpRequest& request, const ResponseHead& head,
+                    bool load) {
+  if (!http::MayRule(service, head))
+    return http::RefusalResponse(service, head,
+                                 base::PermissionDenied("only an operator's key loads models and "
+                                                        "puts them to sleep; a request for a model "
+                                                        "wakes it")
+                                     .WithReason(Reason::kForbidden));
+  const auto body = protocol::ParseBody(request.body());
+  if (!body.ok()) return http::RefusalResponse(service, head, body.status());
+  protocol::Fields fields(*body);
+  const std::string name = fields.String("model", "");
+  fields.CheckUnknown(service.reloadable()->config.strict_fields);
+  if (fields.ok() && name.empty()) fields.Fail("model", "'model' must name a model");
+  if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
+  const Status known = server::CheckListed(service, name);
+  if (!known.ok()) return http::RefusalResponse(service, head, known);
+  server::ServedModels* models = service.models();
+  if (models == nullptr || !models->several())
+    return http::RefusalResponse(
+        service, head,
+        base::FailedPrecondition("this server has one model, which stays loaded; `models` in the "
+                                 "configuration names several"));
+  const auto held = models->Hold(name, server::ServedModels::Purpose::kLook);
+  if (load) {
+    models->Wake(
+        held, [](const Status&) {}, server::ServedModels::Purpose::kLook);
+  } else if (!models->Sleep(*held)) {
+    return http::RefusalResponse(
+        service, head, base::FailedPrecondition("gRPC serves the first model, which stays loaded"));
+  }
+  return http::JsonResponse(head, 200, Json::Object{{"success", true}});
+}
+
+Action LoadModel(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return LoadOrUnload(service, request, head, true);
+}
+
+Action UnloadModel(Service& service, const HttpRequest& request, const ResponseHead& head) {
+  return LoadOrUnload(service, request, head, false);
+}
+
 constexpr http::Route kRoutes[] = {
+    {"POST", "/models/load", LoadModel, true},
+    {"POST", "/models/unload", UnloadModel, true},
     {"POST", "/completion", Completion},
     {"POST", "/infill", Infill},
     {"GET", "/props", Properties},

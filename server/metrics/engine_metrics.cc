@@ -73,6 +73,7 @@ void ExposePrefixFlash(const EngineStats::PrefixFlash& f, MetricSet& set) {
   set.Set("prefix_flash_bytes", f.bytes);
   set.Set("prefix_flash_limit_bytes", f.bytes_max);
   set.Set("prefix_flash_blocks", f.blocks);
+  set.Set("prefix_flash_queued_blocks", f.queued);
   set.CatchUp("prefix_flash_lookups_total", f.hits, {{"result", "hit"}});
   set.CatchUp("prefix_flash_lookups_total", f.partial, {{"result", "partial"}});
   set.CatchUp("prefix_flash_lookups_total", f.misses, {{"result", "miss"}});

@@ -28,6 +28,12 @@ bool IsControl(unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }
 
 }  // namespace
 
+std::string MetricText(const std::vector<prometheus::MetricFamily>& families) {
+  std::string text = prometheus::TextSerializer().Serialize(families);
+  std::replace_if(text.begin(), text.end(), IsControl, '?');  // newlines are escaped
+  return text;
+}
+
 MetricSet::MetricSet(const std::string& prefix, const MetricBuckets& buckets) {
   for (const MetricInfo& info : MetricTable()) {
     const std::string name = FullMetricName(info, prefix);
@@ -97,7 +103,36 @@ prometheus::Histogram& MetricSet::HistogramOf(std::string_view name, const Label
   return metric.histograms->Add(labels, metric.borders);
 }
 
-std::string MetricSet::Serialize(MetricReader reader) const {
+void MetricSet::ForgetEngine() {
+  using W = MetricWhen;
+  for (auto& [name, metric] : metrics_) {
+    const W when = metric.info->when;
+    if (when != W::kAlways && when != W::kUsed && when != W::kSensors) Clear(metric);
+  }
+}
+
+void MetricSet::Clear(Metric& metric) {
+  const auto clear = [](auto* series, const auto& add) {
+    if (series == nullptr) return;
+    for (const prometheus::MetricFamily& family : series->Collect())
+      for (const prometheus::ClientMetric& each : family.metric) {
+        Labels labels;
+        for (const auto& label : each.label) labels.emplace(label.name, label.value);
+        series->Remove(&add(labels));
+      }
+  };
+  clear(
+      metric.counters, [&](const Labels& labels) -> auto& { return metric.counters->Add(labels); });
+  clear(
+      metric.gauges, [&](const Labels& labels) -> auto& { return metric.gauges->Add(labels); });
+  clear(
+      metric.histograms, [&](const Labels& labels) -> auto& {
+        return metric.histograms->Add(labels, metric.borders);
+      });
+  metric.info_series = nullptr;
+}
+
+std::vector<prometheus::MetricFamily> MetricSet::Collect(MetricReader reader) const {
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
   for (const auto& [name, metric] : metrics_) {
     const std::string_view label = metric.info->client_label;
@@ -105,9 +140,7 @@ std::string MetricSet::Serialize(MetricReader reader) const {
     for (prometheus::MetricFamily& family : families)
       if (family.name == metric.counters->GetName()) HideLabel(label, family.metric);
   }
-  std::string text = prometheus::TextSerializer().Serialize(families);
-  std::replace_if(text.begin(), text.end(), IsControl, '?');  // newlines are escaped
-  return text;
+  return families;
 }
 
 const MetricSet::Metric& MetricSet::Find(std::string_view name, MetricType type,

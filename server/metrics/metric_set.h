@@ -4,6 +4,7 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
 #include <map>
@@ -45,8 +46,10 @@ class MetricSet {
   // For callers that observe often and keep the reference.
   prometheus::Histogram& HistogramOf(std::string_view name, const Labels& labels = {}) const;
 
-  // The text exposition. Control characters in labels become '?'.
-  std::string Serialize(MetricReader reader = MetricReader::kOperator) const;
+  // Removes the series of all metrics that exist only with a loaded model.
+  void ForgetEngine();
+  std::vector<prometheus::MetricFamily> Collect(
+      MetricReader reader = MetricReader::kOperator) const;
 
  private:
   struct Metric {
@@ -61,8 +64,13 @@ class MetricSet {
   void CatchUpTo(std::string_view counter, double total, const Labels& labels);
   void SetTo(std::string_view gauge, double value, const Labels& labels);
 
+  void Clear(Metric& metric);
+
   prometheus::Registry registry_;
   std::map<std::string_view, Metric> metrics_;  // by name; only info_series changes
 };
+
+// The text exposition. Control characters in labels become '?'.
+std::string MetricText(const std::vector<prometheus::MetricFamily>& families);
 
 }  // namespace thermocline::server

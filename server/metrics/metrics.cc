@@ -20,6 +20,8 @@ const char* ServiceStateName(ServiceState state) {
       return "loading";
     case ServiceState::kReady:
       return "ready";
+    case ServiceState::kSleeping:
+      return "sleeping";
     case ServiceState::kDraining:
       return "draining";
     case ServiceState::kFailed:
@@ -46,6 +48,7 @@ struct Metrics::Impl {
   prometheus::Histogram& decode_time = set.HistogramOf("request_decode_time_seconds");
   prometheus::Histogram& prompt_tokens = set.HistogramOf("request_prompt_tokens");
   prometheus::Histogram& generation_tokens = set.HistogramOf("request_generation_tokens");
+  prometheus::Histogram& reasoning_tokens = set.HistogramOf("request_reasoning_tokens");
   prometheus::Histogram& tokenize = set.HistogramOf("tokenize_seconds");
   prometheus::Histogram& cancel_latency = set.HistogramOf("cancel_latency_seconds");
 
@@ -65,6 +68,15 @@ void Metrics::AccessLoosened() { impl_->set.Count("access_loosened_total", {}); 
 
 void Metrics::FieldIgnored(const std::string& route, const std::string& field) {
   impl_->set.Count("request_fields_ignored_total", {{"api", route}, {"field", field}});
+}
+void Metrics::TokensReplayed(int tokens) { impl_->set.Count("replayed_tokens_total", {}, tokens); }
+void Metrics::Reasoned(int tokens, bool cut) {
+  impl_->reasoning_tokens.Observe(tokens);
+  if (cut) impl_->set.Count("reasoning_cut_total", {});
+}
+
+void Metrics::PrefixBroken(const std::string& where) {
+  impl_->set.Count("prefix_breaks_total", {{"where", where}});
 }
 void Metrics::ToolCalls(const std::string& form, int calls) {
   impl_->set.Count("tool_calls_total", {{"form", form}}, calls);
@@ -115,12 +127,21 @@ std::optional<double> Metrics::Joules(std::chrono::steady_clock::time_point begi
   return impl_->sensors != nullptr ? impl_->sensors->Joules(begin, end) : std::nullopt;
 }
 
+void Metrics::ForgetEngine() { impl_->set.ForgetEngine(); }
+
 std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
                             const std::string& model_name, MetricReader reader) {
+  return MetricText(Collect(state, stats, model_name, reader));
+}
+
+std::vector<prometheus::MetricFamily> Metrics::Collect(ServiceState state, const EngineStats* stats,
+                                                       const std::string& model_name,
+                                                       MetricReader reader) {
   const base::MutexLock lock(impl_->expose_mutex);
   MetricSet& set = impl_->set;
-  for (const ServiceState each : {ServiceState::kLoading, ServiceState::kReady,
-                                  ServiceState::kDraining, ServiceState::kFailed})
+  for (const ServiceState each :
+       {ServiceState::kLoading, ServiceState::kReady, ServiceState::kSleeping,
+        ServiceState::kDraining, ServiceState::kFailed})
     set.Set("state", each == state ? 1 : 0, {{"state", ServiceStateName(each)}});
   ExposeProcess(set);
   if (impl_->sensors != nullptr) ExposeSensors(impl_->sensors->Latest(), set);
@@ -139,7 +160,33 @@ std::string Metrics::Expose(ServiceState state, const EngineStats* stats,
     ExposeHot(*stats, set);
     ExposeSpec(*stats, set);
   }
-  return set.Serialize(reader);
+  return set.Collect(reader);
+}
+
+std::string ExposeTogether(std::vector<MetricsOfModel> models) {
+  if (models.size() == 1) return MetricText(models.front().second);
+  std::vector<prometheus::MetricFamily> all;
+  for (auto& [name, families] : models) {
+    const bool first = all.empty();
+    for (prometheus::MetricFamily& family : families) {
+      const bool of_process = family.name.starts_with("process_");
+      if (of_process && !first) continue;
+      if (!of_process)
+        for (prometheus::ClientMetric& series : family.metric)
+          // Descriptions of a model name it already.
+          if (std::none_of(series.label.begin(), series.label.end(),
+                           [](const auto& label) { return label.name == "model"; }))
+            series.label.push_back({"model", name});
+      const auto same = std::find_if(all.begin(), all.end(),
+                                     [&](const auto& other) { return other.name == family.name; });
+      if (same == all.end()) {
+        all.push_back(std::move(family));
+      } else {
+        std::move(family.metric.begin(), family.metric.end(), std::back_inserter(same->metric));
+      }
+    }
+  }
+  return MetricText(all);
 }
 
 }  // namespace thermocline::server

@@ -7,11 +7,11 @@ constexpr MetricType kCounter = MetricType::kCounter, kGauge = MetricType::kGaug
                      kHistogram = MetricType::kHistogram;
 using W = MetricWhen;
 
-constexpr MetricInfo kTable[] = {
+constexpr MetricInfo kOfRequests[] = {
     {"build_info", kGauge, "version, commit, compiler, backend, arch", "1", "Daemon", W::kAlways,
      "The program; always 1"},
     {"state", kGauge, "state", "0 or 1", "Daemon", W::kAlways,
-     "1 for the state the daemon is in: loading, ready, draining or failed"},
+     "1 for the state the model is in: loading, ready, sleeping, draining or failed"},
     {"model_info", kGauge, "model, family, format, kv_type, n_ctx, n_params, cpu_isa", "1",
      "Daemon", W::kLoaded, "The model served; always 1"},
     {"model_load_seconds", kGauge, "", "seconds", "Daemon", W::kLoaded,
@@ -25,7 +25,7 @@ constexpr MetricInfo kTable[] = {
      "What it will take at most, as planned while loading"},
 
     {"log_lines_dropped_total", kCounter, "", "lines", "Daemon", W::kAlways,
-     "Lines of the log that nobody read in time"},
+     "Lines of the log that nobody read in time or that could not be written"},
     {"access_loosened_total", kCounter, "", "reloads", "Daemon", W::kAlways,
      "Reloads of the configuration that let more clients in or gave them more rights"},
     {"requests_total", kCounter, "api, code", "requests", "Requests", W::kUsed,
@@ -34,8 +34,7 @@ constexpr MetricInfo kTable[] = {
      "Generations that ended by themselves: stop or length"},
     {"tool_calls_total", kCounter, "form", "calls", "Requests", W::kUsed,
      "Calls of tools in answers, by the form in which the model wrote them: native (its "
-     "template's), "
-     "json, fence, xml (docs/tools.md)"},
+     "template's), tolerated, json, fence, python, xml, foreign (docs/tools.md)"},
     {"tool_call_rejected_total", kCounter, "rule", "answers", "Requests", W::kUsed,
      "Answers with a text that looked like a call of a tool and was left as text, by the rule that "
      "it broke (docs/tools.md)"},
@@ -71,11 +70,22 @@ constexpr MetricInfo kTable[] = {
     {"prompt_tokens_total", kCounter, "source", "tokens", "Requests", W::kUsed,
      "Prompt tokens, by where their KV entries came from: computed or cache; each choice of a "
      "prompt counts them"},
+    {"replayed_tokens_total", kCounter, "", "tokens", "Requests", W::kAlways,
+     "Prompt tokens of earlier answers that are those which the model sampled, from the token "
+     "memory; each choice's prompt counts once"},
+    {"prefix_breaks_total", kCounter, "where", "prompts", "Requests", W::kUsed,
+     "Conversations that differ from a cached prompt, by the part in which they begin to: system, "
+     "tools, history, reasoning (the begin of an earlier answer), tail (the last message, where "
+     "every new conversation does)"},
     {"generation_tokens_total", kCounter, "", "tokens", "Requests", W::kAlways, "Tokens generated"},
     {"request_prompt_tokens", kHistogram, "", "tokens", "Requests", W::kAlways,
      "Prompt tokens of a generation: each choice of a prompt is one", Ladder::kTokens},
     {"request_generation_tokens", kHistogram, "", "tokens", "Requests", W::kAlways,
      "Tokens of a generation", Ladder::kTokens},
+    {"request_reasoning_tokens", kHistogram, "", "tokens", "Requests", W::kAlways,
+     "Tokens of reasoning of an answer that has some", Ladder::kTokens},
+    {"reasoning_cut_total", kCounter, "", "answers", "Requests", W::kAlways,
+     "Answers whose reasoning reached its budget (docs/tools.md)"},
 
     {"time_to_first_token_seconds", kHistogram, "", "seconds", "Latency", W::kAlways,
      "From the request's arrival to its first token", Ladder::kFirstToken},
@@ -95,298 +105,19 @@ constexpr MetricInfo kTable[] = {
      "Making a prompt into tokens, its chat template included", Ladder::kTokenize},
     {"cancel_latency_seconds", kHistogram, "", "seconds", "Latency", W::kAlways,
      "From a cancellation until the engine let go of the request", Ladder::kInterToken},
-
-    {"engine_step_seconds", kHistogram, "phase", "seconds", "Engine", W::kLoaded,
-     "Time of the model's steps: prefill, decode (a token), verify (a draft)", Ladder::kStep},
-    {"engine_batch_size", kHistogram, "", "tokens", "Engine", W::kLoaded,
-     "Tokens that a step computed: a chunk of a prompt, one, or a draft and the token before it",
-     Ladder::kBatch},
-    {"engine_heartbeats_total", kCounter, "", "1", "Engine", W::kLoaded,
-     "Grows while a request runs, also while it waits for flash: if it stands still then, the "
-     "engine hangs"},
-    {"engine_last_step_timestamp_seconds", kGauge, "", "seconds", "Engine", W::kLoaded,
-     "Unix time of the last step's end; 0 = none yet"},
-    {"shared_steps_total", kCounter, "", "steps", "Engine", W::kLoaded,
-     "Steps that requests shared"},
-    {"shared_step_tokens_total", kCounter, "kind", "tokens", "Engine", W::kLoaded,
-     "Tokens of the steps that requests shared, by kind: answer, prompt"},
-    {"sharing_gain", kGauge, "", "1", "Engine", W::kLoaded,
-     "Time that the requests of a step without prompts would take one after the other, over the "
-     "time it takes; 0 = not known"},
-    {"preemptions_total", kCounter, "", "turns", "Engine", W::kLoaded,
-     "Turns that ended because another request waited; the KV cache is kept"},
-    {"recomputed_tokens_total", kCounter, "", "tokens", "Engine", W::kLoaded,
-     "Tokens whose KV cache made room for another request's and were computed again"},
-    {"bytes_per_token", kGauge, "", "bytes", "Engine", W::kLoaded,
-     "Weight bytes that a decoded token reads, on average"},
-    {"kv_cache_usage_ratio", kGauge, "", "0 to 1", "Engine", W::kLoaded,
-     "Share of the KV cache that requests and the prefix cache hold"},
-    {"kv_cache_tokens", kGauge, "", "tokens", "Engine", W::kLoaded, "Tokens in the KV cache"},
-    {"kv_cache_capacity_tokens", kGauge, "", "tokens", "Engine", W::kLoaded,
-     "Tokens that the KV cache can hold"},
-    {"prefix_cache_queries_total", kCounter, "", "tokens", "Engine", W::kLoaded,
-     "Prompt tokens looked up in the prefix cache"},
-    {"prefix_cache_hits_total", kCounter, "", "tokens", "Engine", W::kLoaded,
-     "Prompt tokens found in the prefix cache"},
-    {"prefix_cache_lookups_total", kCounter, "result", "prompts", "Engine", W::kLoaded,
-     "Prompts looked up in the prefix cache, by what was found: hit, partial, miss"},
-    {"prefix_cache_missed_tokens_total", kCounter, "reason", "tokens", "Engine", W::kLoaded,
-     "Prompt tokens not found in the prefix cache: new behind their prefix, or evicted"},
-    {"kv_cache_evictions_total", kCounter, "", "blocks", "Engine", W::kLoaded,
-     "Blocks of 64 tokens that the prefix cache gave up for newer ones"},
-    {"prefix_cache_limit_bytes", kGauge, "", "bytes", "Engine", W::kLoaded,
-     "What the prefix cache may hold; memory_bytes has what it holds"},
-    {"prefix_cache_states", kGauge, "", "snapshots", "Engine", W::kLoaded,
-     "Snapshots of recurrent layers' states in the prefix cache"},
-
-    {"prefix_flash_bytes", kGauge, "", "bytes", "Prefix cache on flash", W::kPrefixFlash,
-     "What this model's prefixes take in prefix_cache.path"},
-    {"prefix_flash_limit_bytes", kGauge, "", "bytes", "Prefix cache on flash", W::kPrefixFlash,
-     "What they may take"},
-    {"prefix_flash_blocks", kGauge, "", "blocks", "Prefix cache on flash", W::kPrefixFlash,
-     "Blocks of 64 tokens, and states of recurrent layers"},
-    {"prefix_flash_lookups_total", kCounter, "result", "prompts", "Prefix cache on flash",
-     W::kPrefixFlash,
-     "Prompts looked up behind what memory had, by what was found: hit (all whole blocks), "
-     "partial, miss"},
-    {"prefix_flash_hit_tokens_total", kCounter, "", "tokens", "Prefix cache on flash",
-     W::kPrefixFlash, "Tokens of prompts that were read instead of computed"},
-    {"prefix_flash_read_bytes_total", kCounter, "", "bytes", "Prefix cache on flash",
-     W::kPrefixFlash, "Bytes read"},
-    {"prefix_flash_read_seconds_total", kCounter, "", "seconds", "Prefix cache on flash",
-     W::kPrefixFlash, "Time of reading, during which no step is computed"},
-    {"prefix_flash_written_bytes_total", kCounter, "", "bytes", "Prefix cache on flash",
-     W::kPrefixFlash, "Bytes written"},
-    {"prefix_flash_dropped_blocks_total", kCounter, "reason", "blocks", "Prefix cache on flash",
-     W::kPrefixFlash,
-     "Blocks that were not written: their memory was wanted (room), or the disk refused (error)"},
-    {"prefix_flash_evicted_blocks_total", kCounter, "", "blocks", "Prefix cache on flash",
-     W::kPrefixFlash, "Blocks that were replaced by newer ones"},
-    {"prefix_flash_damaged_blocks_total", kCounter, "", "blocks", "Prefix cache on flash",
-     W::kPrefixFlash, "Blocks whose checksum was wrong: they were computed instead"},
-
-    {"ffn_mode", kGauge, "layer, mode", "0 or 1", "Feed-forward networks", W::kLoaded,
-     "1 for the mode of a layer's last decoded token"},
-    {"ffn_tokens_total", kCounter, "layer", "tokens", "Feed-forward networks", W::kLoaded,
-     "Tokens decoded by a layer, alone, in a step that several answers share, or as drafts that "
-     "stayed; an answer's first token is its prompt's"},
-    {"ffn_steps_total", kCounter, "layer", "steps", "Feed-forward networks", W::kLoaded,
-     "Steps of a layer that decoded tokens. What several tokens of a step read is read, and "
-     "counted, "
-     "once"},
-    {"ffn_neurons", kGauge, "layer", "neurons", "Feed-forward networks", W::kLoaded,
-     "Neurons of a layer's network; of a mixture, those of the experts that a token has"},
-    {"ffn_rows_read_total", kCounter, "layer, part", "rows", "Feed-forward networks", W::kLoaded,
-     "Rows of feed-forward weights that decoding read, by matrix: gate, up, down"},
-    {"ffn_bytes_read_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
-     "Bytes that decoding read for a feed-forward network, predictors included"},
-    {"ffn_dense_bytes_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
-     "Bytes that the same steps would have read densely"},
-    {"ffn_bytes_saved_total", kCounter, "layer", "bytes", "Feed-forward networks", W::kLoaded,
-     "Bytes that decoding densely would have read besides; 0 while a predictor costs more than it "
-     "saves"},
-    {"ffn_tier_bytes_total", kCounter, "tier", "bytes", "Feed-forward networks", W::kLoaded,
-     "Bytes of feed-forward weights that decoding read, by where they lay: ram; gpu (by the mean "
-     "size of the hot tier's neurons); flash (whole reads, whose neurons then count as ram, too)"},
-
-    {"ffn_predictor_bytes_read_total", kCounter, "layer", "bytes", "Predictors", W::kPredicted,
-     "Bytes of predictors that decoding read"},
-    {"predictor_audited_tokens_total", kCounter, "layer", "tokens", "Predictors", W::kPredicted,
-     "Decoded tokens that were audited: the layer's active neurons were computed without the "
-     "predictor"},
-    {"predictor_neurons_total", kCounter, "layer, outcome", "neurons", "Predictors", W::kPredicted,
-     "Neurons of audited tokens; predicted: the predictor selected the neuron for the token, so "
-     "that its deciding row was read; active: its h is not zero. The positive class is ACTIVE: tp "
-     "active and predicted, fp predicted but not active (the row was read for nothing), fn active "
-     "but not predicted (quality lost), tn neither"},
-    {"predictor_missed_mass_total", kCounter, "layer", "1", "Predictors", W::kPredicted,
-     "Contribution |h| ||d|| of the active neurons that were missed"},
-    {"predictor_mass_total", kCounter, "layer", "1", "Predictors", W::kPredicted,
-     "Contribution |h| ||d|| of all active neurons of audited tokens"},
-    {"predictor_precision", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,
-     "tp / (tp + fp) over the last audits. mode: sign, lowrank; shadow_sign, shadow_lowrank: what "
-     "would have been predicted where a layer was computed without loss (engine.audit_shadow)"},
-    {"predictor_recall", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,
-     "tp / (tp + fn) over the last audits"},
-    {"predictor_missed_mass_ratio", kGauge, "layer, mode", "1", "Predictors", W::kPredicted,
-     "Share of the contribution |h| ||d|| of active neurons that was missed, over the last audits"},
-    {"predictor_window_tokens", kGauge, "layer, mode", "tokens", "Predictors", W::kPredicted,
-     "Audits that these are taken over: the last 64, or as many as there were"},
-    {"predictor_audit_seconds_total", kCounter, "layer", "s", "Predictors", W::kPredicted,
-     "Time that the decode thread took for audits"},
-    {"inputs_total", kCounter, "layer, matrix, outcome", "inputs", "Predictors", W::kInputs,
-     "Inputs of a layer's matrices in mode inputs, kept or cut. matrix: qkv, attention_output, "
-     "gate_up, down"},
-    {"inputs_missed_mass_total", kCounter, "layer, matrix", "tokens", "Predictors", W::kInputs,
-     "By decoded token, the share of the squares of the inputs' sizes that was cut: over "
-     "inputs_tokens_total, the mean share of what the matrix was given that it did not see"},
-    {"inputs_tokens_total", kCounter, "layer, matrix", "tokens", "Predictors", W::kInputs,
-     "Tokens decoded in mode inputs"},
-    {"controller_frozen", kGauge, "", "0 or 1", "Predictors", W::kLoaded,
-     "1 while the thresholds are held where they are (/admin/predictors)"},
-    {"controller_shift", kGauge, "layer", "score", "Predictors", W::kControlled,
-     "What the controller adds to the predictor's threshold, in units of its score; higher reads "
-     "less and misses more"},
-    {"controller_recall", kGauge, "layer", "0 to 1", "Predictors", W::kControlled,
-     "Mean recall of audited tokens since the controller's last move"},
-    {"controller_moves_total", kCounter, "layer", "moves", "Predictors", W::kControlled,
-     "Moves of the predictor's threshold"},
-
-    {"flash_info", kGauge, "kind, bundle, method", "1", "Flash tier", W::kFlash,
-     "What is read from flash (neurons or layers) and how; always 1"},
-    {"flash_reads_total", kCounter, "", "reads", "Flash tier", W::kFlash,
-     "Reads started, those ahead included"},
-    {"flash_read_bytes_total", kCounter, "", "bytes", "Flash tier", W::kFlash,
-     "Bytes of these reads"},
-    {"flash_wanted_bytes_total", kCounter, "", "bytes", "Flash tier", W::kFlash,
-     "Of these bytes, those of neurons that were asked for; the rest lies between them"},
-    {"flash_needed_neurons_total", kCounter, "", "neurons", "Flash tier", W::kFlash,
-     "Neurons that decoded tokens needed"},
-    {"flash_hit_neurons_total", kCounter, "", "neurons", "Flash tier", W::kFlash,
-     "Of these, those that were in memory"},
-    {"flash_ahead_useful_bytes_total", kCounter, "", "bytes", "Flash tier", W::kFlash,
-     "Bytes read ahead that were then needed"},
-    {"flash_ahead_wasted_bytes_total", kCounter, "", "bytes", "Flash tier", W::kFlash,
-     "Bytes read ahead that were given up unused"},
-    {"flash_retries_total", kCounter, "", "reads", "Flash tier", W::kFlash,
-     "Reads that were tried again"},
-    {"flash_io_errors_total", kCounter, "", "reads", "Flash tier", W::kFlash,
-     "Reads that failed or came back short"},
-    {"flash_crc_errors_total", kCounter, "", "1", "Flash tier", W::kFlash,
-     "Neurons or pieces of layers whose bytes were not those packed"},
-    {"flash_evictions_total", kCounter, "", "neurons", "Flash tier", W::kFlash,
-     "Neurons that left the cache for others"},
-    {"flash_overflows_total", kCounter, "", "neurons", "Flash tier", W::kFlash,
-     "Neurons that were used without a place in the cache"},
-    {"flash_passed_total", kCounter, "", "neurons", "Flash tier", W::kFlash,
-     "Neurons read for drafted tokens that were expected to be refused: they get no place in the "
-     "cache"},
-    {"flash_wait_seconds_total", kCounter, "", "seconds", "Flash tier", W::kFlash,
-     "Time in which decoding had nothing to do but to wait for the queue of reads"},
-    {"flash_manage_seconds_total", kCounter, "", "seconds", "Flash tier", W::kFlash,
-     "Time spent on finding, choosing and evicting"},
-    {"flash_arrive_seconds_total", kCounter, "", "seconds", "Flash tier", W::kFlash,
-     "Time spent on checking and placing what was read"},
-
-    {"device_info", kGauge, "device, fallback", "1", "Hot tier", W::kLoaded,
-     "What computes; fallback: why not a GPU though device is auto; always 1"},
-    {"hot_bytes", kGauge, "", "bytes", "Hot tier", W::kHot, "Memory of the hot tier's neurons"},
-    {"hot_neurons", kGauge, "", "neurons", "Hot tier", W::kHot, "Neurons of the hot tier"},
-    {"hot_planned_tokens_per_second", kGauge, "", "tokens per second", "Hot tier", W::kHot,
-     "Decoding speed that the placement was planned for"},
-    {"hot_active_neurons_total", kCounter, "side", "neurons", "Hot tier", W::kHot,
-     "Neurons that steps which decode needed, by the side that computed them: hot or cold; once "
-     "for "
-     "the tokens of a step"},
-    {"hot_busy_seconds_total", kCounter, "side", "seconds", "Hot tier", W::kHot,
-     "Computing time of either side, in layers that both work on"},
-    {"hot_layer_seconds_total", kCounter, "", "seconds", "Hot tier", W::kHot,
-     "Time of the layers that both work on"},
-    {"hot_wait_seconds_total", kCounter, "", "seconds", "Hot tier", W::kHot,
-     "Of this time, in which the cold side waited for the hot one"},
-    {"hot_layers_total", kCounter, "", "layers", "Hot tier", W::kHot,
-     "Layers of steps that decode, which both worked on"},
-
-    {"expert_uses_total", kCounter, "layer, experts", "uses", "Experts", W::kExperts,
-     "Experts that decoded tokens chose, by layer and range of experts (at most 16 ranges): a heat "
-     "map. GET /v1/status has each expert"},
-    {"expert_hottest_share", kGauge, "layer, hottest", "ratio", "Experts", W::kExperts,
-     "Share of a layer's uses that its most used experts make: a tenth of them, three tenths"},
-    {"router_load_max", kGauge, "layer", "ratio", "Experts", W::kExperts,
-     "Uses of a layer's most used expert over the mean of its experts: 1 where the router shares "
-     "out evenly"},
-    {"experts_unused", kGauge, "layer", "experts", "Experts", W::kExperts,
-     "Experts that no decoded token chose since the start"},
-    {"expert_tier_uses_total", kCounter, "tier", "uses", "Experts", W::kExperts,
-     "Experts of decoded tokens by where they were: hot (a GPU, or the second partition), ram, "
-     "flash (they were read, or waited for)"},
-    {"expert_guesses_total", kCounter, "outcome", "experts", "Experts", W::kExperts,
-     "Experts on flash that were read ahead on a guess, the next layer's router before its turn: "
-     "right, or wrong"},
-
-    {"grammar_compiled_total", kCounter, "result", "grammars", "Structured output", W::kLoaded,
-     "Grammars and schemas that were compiled; ok, or refused"},
-    {"grammar_compile_seconds_total", kCounter, "", "seconds", "Structured output", W::kLoaded,
-     "Time spent compiling, refused ones included"},
-    {"grammar_cache_hits_total", kCounter, "", "requests", "Structured output", W::kLoaded,
-     "Requests whose grammar was compiled before"},
-    {"grammar_cache_entries", kGauge, "", "grammars", "Structured output", W::kLoaded,
-     "Compiled grammars that are kept"},
-    {"grammar_cache_bytes", kGauge, "", "bytes", "Structured output", W::kLoaded, "What they hold"},
-    {"grammar_memory_bytes", kGauge, "", "bytes", "Structured output", W::kLoaded,
-     "What all compiled grammars hold, kept or used by answers"},
-    {"grammar_masks_total", kCounter, "", "masks", "Structured output", W::kLoaded,
-     "Sets of allowed tokens that were made: one for each token that is sampled under a grammar"},
-    {"grammar_mask_seconds_total", kCounter, "", "seconds", "Structured output", W::kLoaded,
-     "Time spent making them"},
-    {"grammar_forced_tokens_total", kCounter, "", "tokens", "Structured output", W::kLoaded,
-     "Tokens computed together because the grammar leaves one text"},
-    {"grammar_forced_accepted_tokens_total", kCounter, "", "tokens", "Structured output",
-     W::kLoaded, "Of them, those that sampling gave"},
-
-    {"spec_info", kGauge, "mode, source, mode_now, fallback, not_ahead", "1", "Speculation",
-     W::kDrafts,
-     "How drafts are made; mode_now: what mode auto does at present; fallback: why there is no "
-     "draft model though one was asked for; not_ahead: why source self cannot draft while the "
-     "model "
-     "verifies; always 1"},
-    {"spec_decode_num_drafts_total", kCounter, "", "drafts", "Speculation", W::kDrafts,
-     "Drafts verified"},
-    {"spec_decode_num_draft_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,
-     "Drafted tokens verified"},
-    {"spec_decode_num_accepted_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,
-     "Drafted tokens accepted"},
-    {"spec_decode_num_accepted_tokens_per_pos_total", kCounter, "position", "tokens", "Speculation",
-     W::kDrafts, "Drafted tokens accepted, by their position in the draft: 0 to 19"},
-    {"spec_branch_hits_total", kCounter, "k", "drafts", "Speculation", W::kDrafts,
-     "Verifications whose outcome had been drafted on from by then, by the accepted length k"},
-    {"spec_branch_misses_total", kCounter, "k", "drafts", "Speculation", W::kDrafts,
-     "Verifications whose outcome had not been drafted on from, by the accepted length k"},
-    {"spec_draft_wait_seconds_total", kCounter, "", "seconds", "Speculation", W::kDrafts,
-     "Time in which the target waited for a draft"},
-    {"spec_draft_seconds_total", kCounter, "", "seconds", "Speculation", W::kDrafts,
-     "Time spent drafting, on any thread"},
-    {"spec_verify_seconds_total", kCounter, "", "seconds", "Speculation", W::kDrafts,
-     "Time of the target's decoding steps, those without a draft included"},
-    {"spec_drafted_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,
-     "Tokens drafted on all branches, verified or not"},
-    {"spec_wasted_tokens_total", kCounter, "", "tokens", "Speculation", W::kDrafts,
-     "Of them, those refused or dropped unverified"},
-    {"spec_plain_steps_total", kCounter, "", "steps", "Speculation", W::kDrafts,
-     "Decoding steps without a draft"},
-    {"spec_draft_length", kGauge, "", "tokens", "Speculation", W::kDrafts,
-     "Tokens of the last draft"},
-    {"spec_acceptance", kGauge, "", "0 to 1", "Speculation", W::kDrafts,
-     "Probability that a drafted token is accepted after those before it, as fitted"},
-    {"spec_draft_token_seconds", kGauge, "", "seconds", "Speculation", W::kDrafts,
-     "Time of one drafted token, as measured"},
-
-    {"power_watts", kGauge, "rail", "watts", "Machine", W::kSensors,
-     "Power of a rail; where its energy is counted, the mean of the last second"},
-    {"energy_joules_total", kCounter, "rail", "joules", "Machine", W::kSensors,
-     "Energy of a rail since the daemon started; where its power is measured, added up from that "
-     "once a second"},
-    {"temperature_celsius", kGauge, "zone", "degrees Celsius", "Machine", W::kSensors,
-     "Temperature of a thermal zone or sensor"},
-    {"clock_hertz", kGauge, "unit", "hertz", "Machine", W::kSensors,
-     "Clock of a processor (cpu0: of the processors that have the same clock) or GPU"},
-
-    {"process_cpu_seconds_total", kCounter, "", "seconds", "Process", W::kAlways,
-     "Processor time of the process, user and system"},
-    {"process_resident_memory_bytes", kGauge, "", "bytes", "Process", W::kAlways,
-     "Memory that is resident"},
-    {"process_virtual_memory_bytes", kGauge, "", "bytes", "Process", W::kAlways, "Address space"},
-    {"process_start_time_seconds", kGauge, "", "seconds", "Process", W::kAlways,
-     "Unix time at which the process started"},
-    {"process_open_fds", kGauge, "", "descriptors", "Process", W::kAlways, "Open file descriptors"},
-    {"process_max_fds", kGauge, "", "descriptors", "Process", W::kAlways,
-     "File descriptors that may be open"},
-    {"process_threads", kGauge, "", "threads", "Process", W::kAlways, "Threads of the process"},
 };
 
 }  // namespace
 
-std::span<const MetricInfo> MetricTable() { return kTable; }
+std::span<const MetricInfo> MetricTable() {
+  static const std::vector<MetricInfo> kTable = [] {
+    std::vector<MetricInfo> all(std::begin(kOfRequests), std::end(kOfRequests));
+    const std::span<const MetricInfo> engine = EngineMetricTable();
+    all.insert(all.end(), engine.begin(), engine.end());
+    return all;
+  }();
+  return kTable;
+}
 
 std::string FullMetricName(const MetricInfo& info, const std::string& prefix) {
   const std::string_view name = info.name;

@@ -52,6 +52,9 @@ enum class MetricReader { kOperator, kClient };
 // In the order of the documentation, grouped by part.
 std::span<const MetricInfo> MetricTable();
 
+// Its second part: the engine, the machine and the process.
+std::span<const MetricInfo> EngineMetricTable();
+
 // "process_...", or the prefix and the name.
 std::string FullMetricName(const MetricInfo& info, const std::string& prefix);
 

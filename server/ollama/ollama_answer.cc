@@ -13,10 +13,11 @@ std::int64_t Nanoseconds(double seconds) { return static_cast<std::int64_t>(seco
 
 }  // namespace
 
-std::string Timestamp() {
-  const std::time_t now = std::time(nullptr);
+std::string Timestamp() { return Timestamp(std::time(nullptr)); }
+
+std::string Timestamp(std::time_t when) {
   std::tm utc = {};
-  gmtime_r(&now, &utc);
+  gmtime_r(&when, &utc);
   char text[32];
   std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text;

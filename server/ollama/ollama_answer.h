@@ -9,7 +9,9 @@
 namespace thermocline::ollama {
 
 // The current time in RFC 3339, in UTC.
+// The time now, or `when`, as RFC 3339.
 std::string Timestamp();
+std::string Timestamp(std::time_t when);
 
 // Answers of /api/chat and /api/generate.
 class OllamaAnswer final : public server::AnswerFormat {

@@ -1,9 +1,12 @@
 #include "server/ollama/ollama_request.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "engine/base/json_text.h"
 #include "engine/base/random.h"
 #include "server/core/request_limits.h"
+#include "server/core/server_config.h"
 #include "server/protocol/conversation_fields.h"
 #include "server/protocol/messages.h"
 #include "server/protocol/sampling_fields.h"
@@ -13,10 +16,6 @@ namespace thermocline::ollama {
 namespace {
 
 using protocol::Fields;
-
-std::string TextOf(const Json* value) {
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
 
 // Reads "options": sampling and limits.
 void ReadOptions(Fields& fields, const protocol::RequestDefaults& defaults, int context_length,
@@ -80,13 +79,16 @@ void ReadOptionEffort(Fields& fields, Json& json) {
   protocol::SetReasoningEffort(fields, "options.reasoning_effort", TextOf(effort), json);
 }
 
-// Reads "keep_alive". It is ignored, since the model stays loaded; returns true for 0, which
-// without a prompt asks to unload.
-bool ReadKeepAlive(Fields& fields) {
+// Reads "keep_alive": a number of seconds, or a duration such as "5m" or "1h30m"; below 0 means for
+// ever. nullopt: it is absent or unreadable, which Ollama's clients send, too.
+std::optional<int> ReadKeepAlive(Fields& fields) {
+  constexpr double kMost = 1e9;  // seconds
   const Json* keep = fields.Find("keep_alive");
-  if (keep == nullptr) return false;
-  if (keep->is_number()) return keep->as_double() == 0;
-  return TextOf(keep) == "0" || TextOf(keep) == "0s";
+  if (keep == nullptr) return std::nullopt;
+  const auto asked =
+      keep->is_number() ? std::optional(keep->as_double()) : server::SecondsOf(TextOf(keep));
+  if (!asked.has_value()) return std::nullopt;
+  return *asked < 0 || *asked > kMost ? -1 : static_cast<int>(std::ceil(*asked));
 }
 
 // A chat message, with Ollama's names of thinking, images and calls replaced.
@@ -129,7 +131,8 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, int c
                 OllamaRequest& out) {
   out.generation.model = ModelName(fields.String("model", ""));
   out.stream = fields.Bool("stream", true);
-  out.unload = ReadKeepAlive(fields);
+  out.keep_alive_s = ReadKeepAlive(fields);
+  out.unload = out.keep_alive_s == 0;
   ReadOptions(fields, defaults, context_length, out.generation);
   ReadFormat(fields, out.generation);
   for (const char* name : {"logprobs", "top_logprobs"})
@@ -247,7 +250,7 @@ Result<EmbedRequest> ParseEmbed(std::string_view body, Pooling pooling, bool sin
   out.dimensions = fields.Int32("dimensions", 0, 0, 1 << 20);
   out.generation.text_tokens_max = fields.Bool("truncate", true) ? INT32_MAX : 0;
   (void)fields.Find("options");
-  (void)ReadKeepAlive(fields);
+  out.keep_alive_s = ReadKeepAlive(fields);
   fields.CheckUnknown(strict_fields);
   out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());

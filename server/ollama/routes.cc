@@ -1,13 +1,18 @@
 #include "server/ollama/routes.h"
 
+#include <chrono>
 #include <cstdio>
+#include <ctime>
+#include <optional>
 
-#include "engine/base/hash.h"
+#include "engine/base/sha256.h"
 #include "engine/base/strings.h"
 #include "engine/text/tokenizer.h"
+#include "server/core/held_model.h"
 #include "server/http/plan_parts.h"
 #include "server/http/refusal.h"
 #include "server/ollama/error.h"
+#include "server/ollama/model_routes.h"
 #include "server/ollama/ollama_answer.h"
 #include "server/ollama/ollama_request.h"
 #include "server/protocol/fields.h"
@@ -25,8 +30,22 @@ using server::Submission;
 // The API version. Clients decide by it which features to use.
 constexpr const char* kVersion = "0.12.0";
 
+// The figures of the engine, or of a sleeping model those that its files state.
 EngineStats StatsOf(const Service& service) {
-  return service.engine() == nullptr ? EngineStats() : service.engine()->Stats();
+  if (service.engine() != nullptr) return service.engine()->Stats();
+  const auto facts = service.facts();
+  if (facts == nullptr) return {};
+  EngineStats stats;
+  stats.architecture = facts->architecture;
+  stats.weight_type = facts->weight_type;
+  stats.num_parameters = facts->num_parameters;
+  stats.weight_bytes = static_cast<std::size_t>(facts->bytes);
+  return stats;
+}
+
+std::time_t ModifiedAt(const Service& service) {
+  const auto facts = service.facts();
+  return facts == nullptr ? service.started_at() : facts->modified;
 }
 
 std::string ParameterSize(std::int64_t parameters) {
@@ -50,19 +69,25 @@ Json DetailsJson(const EngineStats& stats) {
                       {"quantization_level", Upper(stats.weight_type)}};
 }
 
-// A digest of 64 digits made from the model's name and size.
-std::string Digest(const std::string& name, const EngineStats& stats) {
-  const std::string hex =
-      base::HashOf(StrCat(name, ":", stats.num_parameters, ":", stats.weight_bytes)).Hex();
-  return hex + hex;
+// 64 digits that change with the model's file: hashing the file itself would take long.
+std::string Digest(const Service& service) {
+  const auto facts = service.facts();
+  const auto of_file = facts == nullptr ? ModelFacts() : *facts;
+  return base::HexOf(base::Sha256Of(
+      StrCat(service.config().model.path, ":", of_file.bytes, ":", of_file.modified)));
+}
+
+// The name as Ollama's clients write it, with a tag.
+std::string Tagged(const std::string& name) {
+  return name.find(':') == std::string::npos ? name + ":latest" : name;
 }
 
 Json ModelJson(const Service& service, const std::string& name, const EngineStats& stats) {
-  return Json::Object{{"name", name + ":latest"},
-                      {"model", name + ":latest"},
-                      {"modified_at", Timestamp()},
+  return Json::Object{{"name", Tagged(name)},
+                      {"model", Tagged(name)},
+                      {"modified_at", Timestamp(ModifiedAt(service))},
                       {"size", stats.weight_bytes},
-                      {"digest", Digest(service.model_name(), stats)},
+                      {"digest", Digest(service)},
                       {"details", DetailsJson(stats)}};
 }
 
@@ -79,11 +104,19 @@ Json LoadedJson(const Service& service, const OllamaRequest& parsed) {
   return out;
 }
 
+void KeepAlive(Service& service, const ResponseHead& head, std::optional<int> seconds) {
+  if (seconds.has_value() && service.models() != nullptr && http::MayRule(service, head))
+    service.models()->KeepAlive(service, seconds);
+}
+
 Action PlanAnswer(Service& service, const ResponseHead& head, Result<OllamaRequest> parsed) {
   if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
+  KeepAlive(service, head, parsed->keep_alive_s);
   if (parsed->load_only) {
     const Status known = server::CheckModel(service, parsed->generation.model);
     if (!known.ok()) return http::RefusalResponse(service, head, known);
+    if (parsed->unload && service.models() != nullptr && http::MayRule(service, head))
+      (void)service.models()->Sleep(service);
     return http::JsonResponse(head, 200, LoadedJson(service, *parsed));
   }
   auto submission = http::SubmitEncoded(service, head, std::move(parsed->generation));
@@ -99,6 +132,7 @@ Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHea
   auto parsed = ParseEmbed(request.body(), service.pooling(), single,
                            service.reloadable()->config.strict_fields);
   if (!parsed.ok()) return http::RefusalResponse(service, head, parsed.status());
+  KeepAlive(service, head, parsed->keep_alive_s);
   if (parsed->empty) {
     const Status known = server::CheckModel(service, parsed->generation.model);
     if (!known.ok()) return http::RefusalResponse(service, head, known);
@@ -114,24 +148,37 @@ Action PlanEmbed(Service& service, const HttpRequest& request, const ResponseHea
       .format = std::make_unique<EmbedAnswer>(service.model_name(), parsed->dimensions, single)};
 }
 
+// The time at which the model falls asleep.
+std::string ExpiresAt(const Service& service) {
+  using Clock = server::ServedModels::Clock;
+  const auto at = service.models() == nullptr ? std::nullopt : service.models()->ExpiresAt(service);
+  if (!at.has_value()) return "9999-12-31T00:00:00Z";
+  const auto left = std::chrono::duration_cast<std::chrono::seconds>(*at - Clock::now());
+  const std::time_t when = std::time(nullptr) + left.count();
+  return Timestamp(when);
+}
+
 Action Version(Service&, const HttpRequest&, const ResponseHead& head) {
   return http::JsonResponse(head, 200, Json::Object{{"version", kVersion}});
 }
 
 Action Tags(Service& service, const HttpRequest&, const ResponseHead& head) {
-  const EngineStats stats = StatsOf(service);
   Json::Array models;
-  for (const std::string& name : service.model_names())
-    if (name != "*") models.push_back(ModelJson(service, name, stats));
+  for (const auto& each : server::HoldAllOf(service, head.models)) {
+    const EngineStats stats = StatsOf(*each);
+    for (const std::string& name : each->model_names())
+      if (name != "*") models.push_back(ModelJson(*each, name, stats));
+  }
   return http::JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});
 }
 
 Action Running(Service& service, const HttpRequest&, const ResponseHead& head) {
-  const EngineStats stats = StatsOf(service);
   Json::Array models;
-  if (service.engine() != nullptr) {
-    Json model = ModelJson(service, service.model_name(), stats);
-    model.Set("expires_at", "9999-12-31T00:00:00Z");
+  for (const auto& each : server::HoldAllOf(service, head.models)) {
+    if (each->engine() == nullptr) continue;
+    const EngineStats stats = StatsOf(*each);
+    Json model = ModelJson(*each, each->model_name(), stats);
+    model.Set("expires_at", ExpiresAt(*each));
     model.Set("size_vram", stats.hot.used ? static_cast<std::int64_t>(stats.hot.bytes) : 0);
     model.Set("context_length", stats.context_length);
     models.push_back(std::move(model));
@@ -170,7 +217,7 @@ Action Show(Service& service, const HttpRequest& request, const ResponseHead& he
                                                {"general.parameter_count", stats.num_parameters},
                                                {prefix + "context_length", stats.context_length}}},
                    {"capabilities", std::move(capabilities)},
-                   {"modified_at", Timestamp()}});
+                   {"modified_at", Timestamp(ModifiedAt(service))}});
 }
 
 Action Chat(Service& service, const HttpRequest& request, const ResponseHead& head) {
@@ -193,32 +240,18 @@ Action Embeddings(Service& service, const HttpRequest& request, const ResponseHe
   return PlanEmbed(service, request, head, true);
 }
 
-// The served model is there already; other models cannot be downloaded.
-Action Pull(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const auto body = protocol::ParseBody(request.body());
-  if (!body.ok()) return http::RefusalResponse(service, head, body.status());
-  protocol::Fields fields(*body);
-  std::string name = fields.String("model", "");
-  if (name.empty()) name = fields.String("name", "");
-  if (name.empty()) fields.Fail("model", "'model' must name a model");
-  const bool stream = fields.Bool("stream", true);
-  (void)fields.Bool("insecure", false);
-  if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
-  if (!server::CheckModel(service, ModelName(name)).ok())
-    return http::RefusalResponse(
-        service, head,
-        base::Unimplemented("this server serves one model, ", service.model_name(),
-                            ", and keeps no others"));
-  const std::string done = Json(Json::Object{{"status", "success"}}).Dump() + "\n";
-  return http::MakeResponse(head, 200, stream ? "application/x-ndjson" : "application/json", done);
-}
-
 constexpr http::Route kRoutes[] = {
-    {"GET", "/api/version", Version}, {"GET", "/api/tags", Tags},
-    {"GET", "/api/ps", Running},      {"POST", "/api/show", Show},
-    {"POST", "/api/chat", Chat},      {"POST", "/api/generate", Generate},
-    {"POST", "/api/embed", Embed},    {"POST", "/api/embeddings", Embeddings},
-    {"POST", "/api/pull", Pull},
+    {"GET", "/api/version", Version},
+    {"GET", "/api/tags", Tags},
+    {"GET", "/api/ps", Running},
+    {"POST", "/api/show", Show},
+    {"POST", "/api/chat", Chat},
+    {"POST", "/api/generate", Generate},
+    {"POST", "/api/embed", Embed},
+    {"POST", "/api/embeddings", Embeddings},
+    {"POST", "/api/pull", PullModel, true},
+    {"POST", "/api/copy", CopyModel, true},
+    {"DELETE", "/api/delete", DeleteModel},
 };
 constexpr std::string_view kErrorPaths[] = {"/api/"};
 

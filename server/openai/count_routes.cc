@@ -51,11 +51,12 @@ Result<Json> CountFields(Service& service, Fields& fields) {
   return CountJson(count);
 }
 
-Result<Json> CountInputFields(Service& service, Fields& fields) {
+Result<Json> CountInputFields(Service& service, Fields& fields, const std::string& tenant) {
   const server::Conversation conversation{
       .json = ReadInput(fields), .tools = protocol::ReadTools(fields, protocol::ToolShape::kFlat)};
   RETURN_IF_ERROR(fields.status());
-  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone);
+  const auto prompt = server::EncodeChat(service, conversation, server::PromptLimit::kNone,
+                                         server::AnswerOwner(service, tenant));
   if (!prompt.ok()) return prompt.status().WithField("input");
   return Json(
       Json::Object{{"object", "response.input_tokens"}, {"input_tokens", prompt->tokens.size()}});
@@ -69,9 +70,10 @@ Action CountTokens(Service& service, const HttpRequest& request, const ResponseH
 }
 
 Action CountInput(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  return http::AnswerFields(
-      service, request, head, http::OtherFields::kOfRequest,
-      [&service](Fields& fields) { return CountInputFields(service, fields); });
+  return http::AnswerFields(service, request, head, http::OtherFields::kOfRequest,
+                            [&service, tenant = head.tenant](Fields& fields) {
+                              return CountInputFields(service, fields, tenant);
+                            });
 }
 
 }  // namespace thermocline::openai

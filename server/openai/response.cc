@@ -57,11 +57,7 @@ std::string ChoicesAnswer::Chunk(int choice, Json delta, Json logprobs, Json rea
 
 std::string ChoicesAnswer::Progress(const server::PromptProgress& progress) {
   Json::Object chunk = Shared(head_, head_.chat ? "chat.completion.chunk" : "text_completion", {});
-  chunk.emplace_back("prompt_progress", Json::Object{{"index", progress.choice},
-                                                     {"total", progress.total},
-                                                     {"cache", progress.cached},
-                                                     {"processed", progress.read},
-                                                     {"time_ms", progress.ms}});
+  chunk.emplace_back("prompt_progress", protocol::ProgressJson(progress));
   return protocol::DataEvent(std::move(chunk));
 }
 

@@ -54,8 +54,16 @@ std::string ResponsesAnswer::ItemEvent(const char* type, Json::Object body) {
 
 std::string ResponsesAnswer::OnStart(int) { return opened_ ? "" : Open(); }
 
+std::string ResponsesAnswer::Progress(const server::PromptProgress& progress) {
+  progress_ = progress;
+  return "";
+}
+
 std::string ResponsesAnswer::KeepAlive() {
-  return Event("response.in_progress", {{"response", ResponseJson("in_progress", nullptr)}});
+  Json::Object body{{"response", ResponseJson("in_progress", nullptr)}};
+  if (progress_.has_value())
+    body.emplace_back("prompt_progress", protocol::ProgressJson(*progress_));
+  return Event("response.in_progress", std::move(body));
 }
 
 std::string ResponsesAnswer::Open() {

@@ -1,6 +1,7 @@
 // Answers of /v1/responses: items, and the events of a stream.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class ResponsesAnswer final : public server::AnswerFormat {
   // Returns response.in_progress: Codex's idle timer ignores comments.
   std::string KeepAlive() override;
   bool tells_progress() const override { return true; }
+  // Kept for the next KeepAlive.
+  std::string Progress(const server::PromptProgress& progress) override;
 
  private:
   enum class Kind { kReasoning, kMessage, kCall };
@@ -61,6 +64,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   bool opened_ = false;
   int bound_ = 0;  // the server's token limit, if it ended the answer
   FinishReason reason_ = FinishReason::kNone;
+  std::optional<server::PromptProgress> progress_;
 };
 
 }  // namespace thermocline::openai

@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/json_text.h"
 #include "server/protocol/messages.h"
 
 namespace thermocline::openai {
 namespace {
 
-std::string WordOf(const Json* value) {
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
 // A text, or the joined texts of a list of parts.
 std::string JoinedText(const Json* value) {
-  if (value == nullptr || !value->is_array()) return WordOf(value);
+  if (value == nullptr || !value->is_array()) return TextOf(value);
   std::string out;
-  for (const Json& part : value->as_array()) out += WordOf(part.Find("text"));
+  for (const Json& part : value->as_array()) out += TextOf(part.Find("text"));
   return out;
 }
 
@@ -44,7 +41,7 @@ class InputReader {
 
  private:
   void AddItem(const Json& item, const std::string& where) {
-    const std::string type = WordOf(item.Find("type"));
+    const std::string type = TextOf(item.Find("type"));
     if (type.empty() || type == "message") return AddSaid(item, where);
     if (type == "function_call") return AddCall(item, where);
     if (type == "function_call_output") return AddOutput(item, where);
@@ -64,7 +61,7 @@ class InputReader {
 
   void AddSaid(const Json& item, const std::string& where) {
     protocol::CheckMembers(fields_, item, "input", where);
-    const std::string role = WordOf(item.Find("role"));
+    const std::string role = TextOf(item.Find("role"));
     const Json* content = item.Find("content");
     if (content == nullptr) return fields_.Fail("input", StrCat(where, ".content is missing"));
     AddMessage(role, *content);
@@ -84,14 +81,14 @@ class InputReader {
   void AddCall(const Json& item, const std::string& where) {
     fields_.IgnoreOthers("input.function_call", item,
                          {"type", "id", "call_id", "name", "arguments", "status"});
-    const std::string id = WordOf(item.Find("call_id")), name = WordOf(item.Find("name"));
+    const std::string id = TextOf(item.Find("call_id")), name = TextOf(item.Find("name"));
     if (id.empty() || name.empty())
       return fields_.Fail("input", StrCat(where, " needs 'call_id' and 'name'"));
     Json call = Json::Object{
         {"id", id},
         {"type", "function"},
-        {"function", Json::Object{{"name", name}, {"arguments", WordOf(item.Find("arguments"))}}}};
-    const bool follows = !messages_.empty() && WordOf(messages_.back().Find("role")) == "assistant";
+        {"function", Json::Object{{"name", name}, {"arguments", TextOf(item.Find("arguments"))}}}};
+    const bool follows = !messages_.empty() && TextOf(messages_.back().Find("role")) == "assistant";
     if (!follows) messages_.push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
     Json& answer = messages_.back();
     TakeReasoning(answer);
@@ -104,7 +101,7 @@ class InputReader {
   void AddOutput(const Json& item, const std::string& where) {
     fields_.IgnoreOthers("input.function_call_output", item,
                          {"type", "id", "call_id", "output", "status"});
-    const std::string id = WordOf(item.Find("call_id"));
+    const std::string id = TextOf(item.Find("call_id"));
     const Json* output = item.Find("output");
     if (id.empty() || output == nullptr)
       return fields_.Fail("input", StrCat(where, " needs 'call_id' and 'output'"));

@@ -33,8 +33,10 @@ void ReadReasoning(protocol::Fields& fields, Json& json) {
   if (!reasoning->is_object()) return fields.Fail("reasoning", "'reasoning' must be an object");
   fields.IgnoreOthers("reasoning", *reasoning, {"effort", "summary", "generate_summary"});
   const Json* effort = reasoning->Find("effort");
-  if (effort != nullptr && effort->is_string())
-    protocol::SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
+  if (effort == nullptr || effort->is_null()) return;
+  if (!effort->is_string())
+    return fields.Fail("reasoning.effort", "'reasoning.effort' must be a string");
+  protocol::SetReasoningEffort(fields, "reasoning.effort", effort->as_string(), json);
 }
 
 // Reads {"format": {"type": "json_schema", "name", "schema", "strict"}, "verbosity"}.
@@ -128,6 +130,7 @@ Result<ResponsesRequest> ParseResponsesRequest(std::string_view body,
   ReadText(fields, out.generation);
   ReadInclude(fields, out.generation.request);
   RefuseStored(fields);
+  out.generation.request.progress = out.stream;  // response.in_progress tells it
   protocol::FinishFields(fields, defaults.strict_fields, out.generation);
   if (!fields.ok()) return fields.status();
   out.echo = EchoOf(json);

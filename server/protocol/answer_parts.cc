@@ -40,6 +40,7 @@ Json TimingsJson(const Usage& usage) {
                    {"branch_misses", usage.spec.branch_misses},
                    {"draft_wait_ms", usage.spec.wait_s * 1000}};
   if (usage.cache_miss_at >= 0) out.emplace_back("cache_miss_at", usage.cache_miss_at);
+  if (usage.replayed_tokens > 0) out.emplace_back("replayed_tokens", usage.replayed_tokens);
   if (usage.flash_tokens > 0) {
     out.emplace_back("cache_flash_n", usage.flash_tokens);
     out.emplace_back("restore_ms", usage.restore_s * 1000);
@@ -64,6 +65,14 @@ Json ExtensionJson(const Usage& usage, int default_max_tokens) {
   if (default_max_tokens > 0)
     out.emplace_back("ended_by", StrCat("sampling.max_tokens: ", default_max_tokens));
   return out;
+}
+
+Json ProgressJson(const server::PromptProgress& progress) {
+  return Json::Object{{"index", progress.choice},
+                      {"total", progress.total},
+                      {"cache", progress.cached},
+                      {"processed", progress.read},
+                      {"time_ms", progress.ms}};
 }
 
 std::string DataEvent(const Json& json) { return "data: " + json.Dump() + "\n\n"; }

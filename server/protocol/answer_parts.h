@@ -5,6 +5,7 @@
 
 #include "engine/api/request.h"
 #include "engine/base/json.h"
+#include "server/core/answer_format.h"
 
 namespace thermocline::protocol {
 
@@ -22,6 +23,9 @@ Json TimingsJson(const Usage& usage);
 // Returns the members that OpenAI's API does not have. `default_max_tokens`: the server's token
 // limit if it ended the answer, else 0.
 Json ExtensionJson(const Usage& usage, int default_max_tokens);
+
+// Returns llama-server's "prompt_progress".
+Json ProgressJson(const server::PromptProgress& progress);
 
 // Returns a server-sent event: "data: <one line>\n\n".
 std::string DataEvent(const Json& json);

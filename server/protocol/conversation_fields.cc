@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "server/core/request_limits.h"
 #include "server/protocol/messages.h"
 #include "server/protocol/tool_fields.h"
 
@@ -31,6 +32,22 @@ void ReadTemplateFields(Fields& fields, Json& json) {
   if (fields.Find("enable_thinking") != nullptr)
     json.Set("enable_thinking", fields.Bool("enable_thinking", true));
   SetReasoningEffort(fields, "reasoning_effort", fields.String("reasoning_effort", ""), json);
+}
+
+// Reads the most tokens of reasoning under the names that llama-server, vLLM and Qwen's API have.
+void ReadReasoningBudget(Fields& fields, server::Conversation& out) {
+  for (const char* name : {"reasoning_budget_tokens", "thinking_budget_tokens", "reasoning_budget",
+                           "thinking_token_budget", "thinking_budget"}) {
+    if (fields.Find(name) != nullptr && !out.reasoning_budget.has_value())
+      out.reasoning_budget = fields.Int32(name, -1, -1, INT32_MAX);
+  }
+  if (fields.Find("reasoning_budget_message") != nullptr)
+    out.reasoning_message = fields.String("reasoning_budget_message", "");
+  if (out.reasoning_message.has_value() &&
+      out.reasoning_message->size() > server::kReasoningMessageBytesMax)
+    fields.Fail("reasoning_budget_message",
+                StrCat("'reasoning_budget_message' has ", out.reasoning_message->size(),
+                       " bytes; at most ", server::kReasoningMessageBytesMax, " are allowed"));
 }
 
 // True if the last message is an answer to continue. It is, if its role is assistant, unless the
@@ -65,6 +82,7 @@ server::Conversation ReadConversation(Fields& fields) {
   server::Conversation out{.json = ReadMessages(fields), .tools = ReadTools(fields)};
   if (!fields.ok()) return out;
   ReadTemplateFields(fields, out.json);
+  ReadReasoningBudget(fields, out);
   out.continues_last = ContinuesLast(fields, out.json);
   if (fields.Find("add_generation_prompt") != nullptr) {
     const bool wanted = fields.Bool("add_generation_prompt", true);

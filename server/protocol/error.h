@@ -25,6 +25,7 @@ struct ApiError {
 struct ErrorShape {
   Json (*body)(const ApiError& error, const std::string& request_id);
   const char* id_header = nullptr;  // another header with the request's id, besides x-request-id
+  const char* event = "";           // the line before an error in a stream of events
 };
 
 inline constexpr ErrorShape kOpenAiErrors = {

@@ -7,6 +7,7 @@
 #include <boost/beast/core/string.hpp>
 
 #include "engine/base/log.h"
+#include "server/core/held_model.h"
 #include "server/http/refusal.h"
 
 namespace thermocline::routes {
@@ -113,14 +114,17 @@ http::HttpResponse AnswerRequests(Service& service, const http::HttpRequest&,
                                   const http::ResponseHead& head) {
   const auto now = std::chrono::steady_clock::now();
   Json::Array requests;
-  for (const auto& generation : service.Generations()) {
-    const std::chrono::duration<double> age = now - generation->arrived();
-    requests.push_back(Json::Object{{"id", generation->id()},
-                                    {"tenant", generation->tenant()},
-                                    {"phase", generation->tokens() > 0 ? "decode" : "waiting"},
-                                    {"age_s", age.count()},
-                                    {"choices", generation->choices()},
-                                    {"completion_tokens", generation->tokens()}});
+  for (const auto& model : server::HoldAllOf(service)) {
+    for (const auto& generation : model->Generations()) {
+      const std::chrono::duration<double> age = now - generation->arrived();
+      requests.push_back(Json::Object{{"id", generation->id()},
+                                      {"model", model->model_name()},
+                                      {"tenant", generation->tenant()},
+                                      {"phase", generation->tokens() > 0 ? "decode" : "waiting"},
+                                      {"age_s", age.count()},
+                                      {"choices", generation->choices()},
+                                      {"completion_tokens", generation->tokens()}});
+    }
   }
   return http::JsonResponse(head, 200, Json::Object{{"requests", std::move(requests)}});
 }
@@ -133,7 +137,10 @@ http::HttpResponse CancelRequest(Service& service, const http::HttpRequest& requ
     return http::ErrorResponse(head, *error);
   const Json& id = std::get<Json>(body);
   if (!id.is_string()) return http::ErrorResponse(head, BadValue("id", kExpected));
-  if (!service.Cancel(id.as_string(), CancelCause::kApi)) {
+  bool found = false;
+  for (const auto& model : server::HoldAllOf(service))
+    found = model->Cancel(id.as_string(), CancelCause::kApi) || found;
+  if (!found) {
     return http::FailureResponse(
         service, head,
         base::NotFound("there is no such request").WithReason(Reason::kRequestNotFound));

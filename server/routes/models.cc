@@ -1,9 +1,11 @@
 #include "server/routes/models.h"
 
-#include <charconv>
 #include <ctime>
 
+#include "engine/api/sampling_table.h"
 #include "server/anthropic/error.h"
+#include "server/core/held_model.h"
+#include "server/core/requested_model.h"
 #include "server/http/access.h"
 #include "server/http/refusal.h"
 
@@ -15,19 +17,20 @@ using http::HttpRequest;
 using http::ResponseHead;
 using server::Service;
 
-// Decodes percent escapes ("%2F" is "/") and keeps malformed ones.
-std::string UrlDecoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const std::string_view digits = text.substr(i + 1, 2);
-    const bool escape =
-        text[i] == '%' && digits.size() == 2 &&
-        std::from_chars(digits.data(), digits.data() + 2, value, 16).ptr == digits.data() + 2;
-    out.push_back(escape ? static_cast<char>(value) : text[i]);
-    if (escape) i += 2;
+// The names are llama-server's.
+std::string StatusOf(const Service& service) {
+  switch (service.state()) {
+    case server::ServiceState::kReady:
+    case server::ServiceState::kDraining:
+      return "loaded";
+    case server::ServiceState::kSleeping:
+      return "sleeping";
+    case server::ServiceState::kLoading:
+      return "loading";
+    case server::ServiceState::kFailed:
+      break;
   }
-  return out;
+  return "failed";
 }
 
 // Includes, once the model is loaded, the context and the default sampling. The context has the
@@ -35,6 +38,13 @@ std::string UrlDecoded(std::string_view text) {
 Json ModelJson(const Service& service, const std::string& name) {
   Json::Object model{
       {"id", name}, {"object", "model"}, {"created", service.started_at()}, {"owned_by", "local"}};
+  if (service.models() != nullptr && service.models()->several())
+    model.emplace_back("status", Json::Object{{"value", StatusOf(service)}});
+  const auto facts = service.facts();
+  if (service.engine() == nullptr && facts != nullptr)
+    model.emplace_back("meta", Json::Object{{"n_ctx_train", facts->context_length_trained},
+                                            {"n_params", facts->num_parameters},
+                                            {"size", facts->bytes}});
   if (service.engine() == nullptr) return model;
   const EngineStats stats = service.engine()->Stats();
   model.emplace_back("context_length", stats.context_length);
@@ -76,12 +86,13 @@ Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
   const bool anthropic = head.errors == &anthropic::kErrors;
   Json::Array list;
   Json first, last;
-  for (const std::string& name : service.model_names()) {
-    if (name == "*") continue;
-    list.push_back(anthropic ? AnthropicModelJson(service, name) : ModelJson(service, name));
-    if (first.is_null()) first = name;
-    last = name;
-  }
+  for (const auto& each : server::HoldAllOf(service, head.models))
+    for (const std::string& name : each->model_names()) {
+      if (name == "*") continue;
+      list.push_back(anthropic ? AnthropicModelJson(*each, name) : ModelJson(*each, name));
+      if (first.is_null()) first = name;
+      last = name;
+    }
   if (anthropic)
     return http::JsonResponse(head, 200,
                               Json::Object{{"data", std::move(list)},
@@ -92,13 +103,18 @@ Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
 }
 
 Action Model(Service& service, const HttpRequest& request, const ResponseHead& head) {
-  const std::string name =
-      UrlDecoded(http::PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
-  const Status known = server::CheckModel(service, base::ReplaceInvalidUtf8(name));
+  const std::string name = server::UrlDecoded(
+      http::PathOf(request.target()).substr(std::string_view("/v1/models/").size()));
+  const Status known = server::CheckListed(service, base::ReplaceInvalidUtf8(name), head.models);
   if (!known.ok()) return http::FailureResponse(service, head, known);
   const bool anthropic = head.errors == &anthropic::kErrors;
-  return http::JsonResponse(
-      head, 200, anthropic ? AnthropicModelJson(service, name) : ModelJson(service, name));
+  const auto held =
+      service.models() == nullptr
+          ? nullptr
+          : service.models()->Hold(name, server::ServedModels::Purpose::kLook, head.models);
+  const Service& found = held == nullptr ? service : *held;
+  return http::JsonResponse(head, 200,
+                            anthropic ? AnthropicModelJson(found, name) : ModelJson(found, name));
 }
 
 }  // namespace thermocline::routes

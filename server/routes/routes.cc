@@ -2,6 +2,7 @@
 
 #include "engine/base/strings.h"
 #include "server/anthropic/routes.h"
+#include "server/core/held_model.h"
 #include "server/http/refusal.h"
 #include "server/llama/routes.h"
 #include "server/ollama/routes.h"
@@ -41,22 +42,35 @@ Action Live(Service&, const HttpRequest&, const ResponseHead& head) {
 }
 
 Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
-  const Status ready = service.Readiness();
+  // With several models one that sleeps, or cannot be loaded now, does not make the daemon unready.
+  const bool several = server::IsOneOfSeveral(service);
+  const Status ready = several ? service.models()->Readiness() : service.Readiness();
   if (!ready.ok()) return http::FailureResponse(service, head, ready);
-  return http::JsonResponse(head, 200,
-                            Json::Object{{"status", "ready"}, {"model", service.model_name()}});
+  Json::Object answer{{"status", "ready"}};
+  if (head.models.Allow(service.model_names())) answer.emplace_back("model", service.model_name());
+  if (several) {
+    Json::Object states;
+    for (const auto& each : server::HoldAllOf(service, head.models))
+      states.emplace_back(each->model_name(), server::ServiceStateName(each->state()));
+    answer.emplace_back("models", std::move(states));
+  }
+  return http::JsonResponse(head, 200, std::move(answer));
 }
 
 Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& head) {
-  const Engine* engine = service.engine();
-  EngineStats stats;
-  if (engine != nullptr) stats = engine->Stats();
   const bool all = head.admin || !service.reloadable()->needs_keys();
-  return http::MakeResponse(
-      head, 200, "text/plain; version=0.0.4; charset=utf-8",
-      service.metrics().Expose(
-          service.state(), engine != nullptr ? &stats : nullptr, service.model_name(),
-          all ? server::MetricReader::kOperator : server::MetricReader::kClient));
+  const auto reader = all ? server::MetricReader::kOperator : server::MetricReader::kClient;
+  std::vector<server::MetricsOfModel> models;
+  for (const auto& each : server::HoldAllOf(service)) {
+    const Engine* engine = each->engine();
+    EngineStats stats;
+    if (engine != nullptr) stats = engine->Stats();
+    models.emplace_back(each->model_name(),
+                        each->metrics().Collect(each->state(), engine != nullptr ? &stats : nullptr,
+                                                each->model_name(), reader));
+  }
+  return http::MakeResponse(head, 200, "text/plain; version=0.0.4; charset=utf-8",
+                            server::ExposeTogether(std::move(models)));
 }
 
 Action Description(Service&, const HttpRequest&, const ResponseHead& head) {

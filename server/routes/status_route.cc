@@ -7,20 +7,6 @@ namespace {
 
 Json ToNumber(std::size_t n) { return static_cast<std::int64_t>(n); }
 
-const char* StateName(server::ServiceState state) {
-  switch (state) {
-    case server::ServiceState::kReady:
-      return "ready";
-    case server::ServiceState::kDraining:
-      return "draining";
-    case server::ServiceState::kFailed:
-      return "failed";
-    case server::ServiceState::kLoading:
-      break;
-  }
-  return "loading";
-}
-
 // The device that computes the hot neurons, and the reason if it is not a GPU.
 Json DeviceJson(const EngineStats& stats) {
   const HotStats& hot = stats.hot;
@@ -124,7 +110,7 @@ Json LimitsJson(const server::ServerConfig& config) {
 }  // namespace
 
 http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHead& head) {
-  Json::Object status{{"state", StateName(service.state())},
+  Json::Object status{{"state", server::ServiceStateName(service.state())},
                       {"model", service.model_name()},
                       {"started", service.started_at()}};
   if (const Engine* engine = service.engine()) {

@@ -56,7 +56,7 @@ def main():
             most = max(computed for computed, _ in counts[1:])
             print(f"| {mixer} | {counts[0][0]} | {most} | {a.new} | {seconds[0]:.2f} | {max(seconds[1:]):.2f} |", flush=True)
             faults += [f"{mixer}: a turn computed {most} tokens for {a.new} new ones"] * (most > a.new + BLOCK)
-    sys.exit("\n".join(faults))
+    sys.exit("\n".join(faults) or 0)
 
 
 if __name__ == "__main__":

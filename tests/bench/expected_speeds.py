@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/models.md: memory and speed of models by machine, as `thermocline plan` expects them.
+"""The tables of docs/models.md: models by memory, and memory and speed by machine, as `thermocline plan` expects them.
 
     python3 tests/bench/expected_speeds.py build/release/bin/thermocline
 
@@ -35,14 +35,21 @@ MODELS = {
     "MiniCPM 2B": (40, 2304, 5760, 36, 36, 64, 122753, True, True, "Q4_0", False),
     "BitNet b1.58 2B4T": (30, 2560, 6912, 20, 5, 128, 128256, True, True, "TQ2_0", False),
 }
+# memory; name; licence; command; shape, and of a mixture the experts, those of a token, and an expert's width
+BY_MEMORY = [
+    ("4 GB", "Qwen 3 1.7B", "Apache 2.0", "hf:unsloth/Qwen3-1.7B-GGUF", (28, 2048, 6144, 16, 8, 128, 151936, True, True, "Q4_K", True), None),
+    ("8 GB", "Qwen 3 4B", "Apache 2.0", "hf:unsloth/Qwen3-4B-GGUF", (36, 2560, 9728, 32, 8, 128, 151936, True, True, "Q4_K", True), None),
+    ("16 GB", "Qwen 3 8B", "Apache 2.0", "hf:unsloth/Qwen3-8B-GGUF", MODELS["Qwen 3 8B"], None),
+    ("32 GB", "Qwen 3 30B-A3B", "Apache 2.0", "hf:unsloth/Qwen3-30B-A3B-GGUF", (48, 2048, 6144, 32, 4, 128, 151936, False, True, "Q4_K", True), (128, 8, 768)),
+]
 MACHINES = ["desktop-8gb", "desktop-24gb", "orin-nano-8gb", "orin-agx-64gb"]
 
 
-def write_shape(path, shape):
+def write_shape(path, shape, experts=None):
     layers, d, f, heads, kv_heads, dim, vocab, tied, gated, kind, _ = shape
     kind = gguf.GGMLQuantizationType[kind]
     edge = gguf.GGMLQuantizationType.Q6_K if d % 256 == 0 else gguf.GGMLQuantizationType.Q8_0
-    writer = gguf.GGUFWriter(path, "llama" if gated else "starcoder2")
+    writer = gguf.GGUFWriter(path, "qwen3moe" if experts else "llama" if gated else "starcoder2")
     writer.add_context_length(131072)
     writer.add_embedding_length(d)
     writer.add_block_count(layers)
@@ -53,6 +60,10 @@ def write_shape(path, shape):
     writer.add_value_length(dim)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_layer_norm_eps(1e-5)
+    if experts:
+        writer.add_expert_count(experts[0])
+        writer.add_expert_used_count(experts[1])
+        writer.add_expert_feed_forward_length(experts[2])
 
     def tensor(name, rows, cols, of):
         block, size = gguf.GGML_QUANT_SIZES[of]
@@ -72,6 +83,14 @@ def write_shape(path, shape):
         tensor(p + "attn_k.weight", kv_heads * dim, d, kind)
         tensor(p + "attn_v.weight", kv_heads * dim, d, kind)
         tensor(p + "attn_output.weight", d, heads * dim, kind)
+        if experts:
+            tensor(p + "attn_q_norm.weight", 1, dim, f32)
+            tensor(p + "attn_k_norm.weight", 1, dim, f32)
+            tensor(p + "ffn_gate_inp.weight", experts[0], d, f32)
+            for name, rows, cols in (("gate", experts[2], d), ("up", experts[2], d), ("down", d, experts[2])):
+                block, size = gguf.GGML_QUANT_SIZES[kind]
+                writer.add_tensor_info(f"{p}ffn_{name}_exps.weight", (experts[0], rows, cols), "float32", experts[0] * rows * cols // block * size, raw_dtype=kind)
+            continue
         for name in ["ffn_gate", "ffn_up"] if gated else ["ffn_up"]:
             tensor(p + name + ".weight", f, d, kind)
         tensor(p + "ffn_down.weight", d, f, kind)
@@ -100,10 +119,23 @@ def speed(thermocline, path, machine, on_gpu):
     return f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
 
 
+def by_memory(thermocline):
+    print("| memory | model | weights | licence | desktop, no GPU | orin-nano-8gb | command |")
+    print("|---|---|---|---|---|---|---|")
+    for memory, name, licence, command, shape, experts in BY_MEMORY:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "shape.gguf"
+            size = write_shape(path, shape, experts)
+            speeds = [speed(thermocline, path, "desktop-8gb", False), speed(thermocline, path, "orin-nano-8gb", not experts)]
+        print(f"| {memory} | {name}, {shape[9].lower()} | {size / 2**30:.1f} GiB | {licence} | " + " | ".join(speeds) + f" | `thermocline pull {command}` |")
+    print()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("thermocline")
     o = parser.parse_args()
+    by_memory(o.thermocline)
     print("| model, type | weights | KV of 8,192 tokens | " + " | ".join(MACHINES) + " |")
     print("|---|---|---|" + "---|" * len(MACHINES))
     for name, shape in MODELS.items():

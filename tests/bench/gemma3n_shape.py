@@ -18,8 +18,8 @@ RNG = numpy.random.default_rng(1)
 
 
 class Writer:
-    def __init__(self, path):
-        self.writer = gguf.GGUFWriter(path, "gemma3n", use_temp_file=False)
+    def __init__(self, path, architecture="gemma3n"):
+        self.writer = gguf.GGUFWriter(path, architecture, use_temp_file=False)
 
     def blocks(self, name, *shape, bits=4):
         """Random levels, scaled so that a product keeps the size of its input."""

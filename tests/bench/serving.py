@@ -19,7 +19,7 @@ import time
 def start(binary, model, threads):
     daemon = subprocess.Popen(
         [f"{binary}/thermoclined", *sum((["--set", s] for s in (f"model.path={model}", "server.port=0", "spec.mode=off", f"engine.threads={threads}",
-                                                                "engine.prefix_cache_mib=0", "log.access=false")), [])],
+                                                                "prefix_cache.memory=0MiB", "log.access=false")), [])],
         stderr=subprocess.PIPE, text=True)
     port = None
     for line in daemon.stderr:

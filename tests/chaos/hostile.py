@@ -142,7 +142,7 @@ def main():
     faults += [f"{client.name} had another answer" for client in beside if not client.texts <= texts[client.prompt]]
     faults += ["the good ones wait too long"] * (attacked > 2 * p99) + ["the memory is beyond the budget"] * (peak > BUDGET)
     faults += ["it ends too late"] * (took > DRAIN_S + 5) + ["a prefix of another key was told"] * results.get("prefixes told", 0)
-    sys.exit("; ".join(faults))
+    sys.exit("; ".join(faults) or 0)
 
 
 if __name__ == "__main__":

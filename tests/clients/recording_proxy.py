@@ -42,9 +42,11 @@ class Exchange:
 
 class RecordingProxy:
     """`play(exchange)` is asked once the daemon has answered. It returns the bytes of a stream that the client gets instead, or
-    None. Without it, answers are passed on as they come; with it, a comment line each second until they are whole."""
+    None. Without it, answers are passed on as they come; with it, a comment line each second until they are whole.
+    `script(exchange)` is asked before the daemon. It returns the type and the bytes of the answer, which the daemon then is not asked
+    for, or None."""
 
-    def __init__(self, port, play=None):
+    def __init__(self, port, play=None, script=lambda exchange: None):
         self.exchanges, self.lock = [], threading.Lock()
         proxy = self
 
@@ -61,7 +63,10 @@ class RecordingProxy:
                     proxy.exchanges.append(exchange)
                 begin = time.monotonic()
                 try:
-                    self.forward(exchange)
+                    if scripted := script(exchange):
+                        self.send_scripted(exchange, *scripted)
+                    else:
+                        self.forward(exchange)
                     self.wfile.write(b"0\r\n\r\n")
                 except (BrokenPipeError, ConnectionResetError):
                     exchange.status = exchange.status or 499
@@ -90,6 +95,11 @@ class RecordingProxy:
                     exchange.answer = play(exchange) or exchange.answer
                     exchange.played = exchange.answer is not exchange.daemon_answer
                     self.send_piece(exchange.answer)
+
+            def send_scripted(self, exchange, kind, answer):
+                exchange.status, exchange.answer, exchange.played = 200, answer, True
+                self.begin(200, [("content-type", kind)])
+                self.send_piece(answer)
 
             def begin(self, status, headers):
                 self.send_response(status)

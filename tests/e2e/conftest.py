@@ -83,6 +83,12 @@ class Daemon:
     def text(self):
         return "".join(self.log)
 
+    def logged(self, words, times=1):
+        """The log's lines with these words, once there are so many: a line is written after the answer that it is about."""
+        found = lambda: [line for line in self.text().splitlines() if words in line]
+        wait_until(lambda: len(found()) >= times, 30)
+        return found()
+
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)
 
@@ -103,6 +109,11 @@ class Daemon:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
+
+
+def memory_mib(d, what):
+    """What /proc says of a daemon: VmRSS, VmHWM, ..."""
+    return next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith(what + ":"))
 
 
 def wait_until(condition, seconds=120):

@@ -4,9 +4,9 @@ import re
 import gguf
 
 
-def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), fields={}, layers=None, **options):
+def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), fields={}, layers=None, more={}, **options):
     """`change(tensor)` gives data and type; `fields` are integers, floats, texts or lists of integers instead of the file's or beside them; `options` are GGUFWriter's.
-    `layers`: only that many of them, for tests that need a real vocabulary and no real text."""
+    `more`: tensors by name, added to the file's. `layers`: only that many of them, for tests that need a real vocabulary and no real text."""
     reader = gguf.GGUFReader(source)
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(out, architecture, **options)
@@ -28,6 +28,8 @@ def copy(source, out, change=lambda tensor: (tensor.data, tensor.tensor_type), f
             continue
         data, kind = change(tensor)
         writer.add_tensor(tensor.name, data, raw_dtype=kind)
+    for name, data in more.items():
+        writer.add_tensor(name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

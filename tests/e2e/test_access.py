@@ -117,7 +117,7 @@ def test_names_are_not_paths(locked, name):
 def test_there_is_nothing_to_upload_to_and_nothing_to_convert(locked):
     """CVE-2026-7482, GO-2025-4251, CVE-2024-45436: files come from the operator's command line alone."""
     http = httpx.Client(base_url=locked.url, headers={"authorization": "Bearer " + KEYS["ops"]}, timeout=30)
-    for path in ("/api/create", "/api/push", "/api/copy", "/api/delete", "/api/blobs/sha256:0", "/upload", "/convert", "/load", "/unload", "/v1/files", "/v1/fine_tuning/jobs", "/lora-adapters", "/slots/0", "/pause", "/sleep", "/invocations", "/score", "/models/load", "/shutdown"):
+    for path in ("/api/create", "/api/push", "/api/blobs/sha256:0", "/upload", "/convert", "/load", "/unload", "/v1/files", "/v1/fine_tuning/jobs", "/lora-adapters", "/slots/0", "/pause", "/sleep", "/invocations", "/score", "/models/delete", "/shutdown"):
         for method in ("POST", "PUT", "DELETE"):
             assert http.request(method, path, json={"action": "save", "filename": "../x"}).status_code in (404, 405, 501), path
 

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import tempfile
 
@@ -26,7 +27,7 @@ def test_no_command_is_bad_usage():
 
 
 @pytest.mark.parametrize("words,hint", [
-    (["serve", "tidepool"], "`thermoclined MODEL` serves a model"), (["pull", "x"], "models are not downloaded"), (["inspct", "tidepool"], "did you mean inspect?"),
+    (["serve", "tidepool"], "`thermoclined MODEL` serves a model"), (["get", "x"], "`thermocline pull NAME` fetches a model"), (["inspct", "tidepool"], "did you mean inspect?"),
     (["run", "tidepool", "-c", 100], "did you mean --context?"), (["run", "tidepool", "--temp", 0.5], "there is no option '--temp'; did you mean --temperature?"),
     (["run", "tidepool", "--temprature", 0.5], "did you mean --temperature?"), (["run", "-m", "tidepool"], "the model is named without an option"),
     (["run", "tidepool", "--xyzzy"], "there is no option '--xyzzy'\n")])
@@ -110,7 +111,9 @@ def test_bench_says_which_limit_is_nearer():
         assert r["bound_by"] == max(shares, key=shares.get)
         limits = [out["read_bandwidth_gb_s"] * 1e9 / r["bytes_per_token"], out["instruction_ceiling_gop_s"] * 1e9 / r["operations_per_token"]]
         assert abs(r["ceiling_tokens_per_s"] / min(limits) - 1) < 1e-6
-    assert runs["prefill"]["operations_per_token"] == layers + 2 * (2 * 2048 * 256) / 200  # the head once for each 128 tokens
+    # The prompt has the head once. Of its first step of 128 tokens the last layer only stores keys and values.
+    unneeded = 128 * (2 * 256 * 256 + 3 * 256 * 1024)
+    assert runs["prefill"]["operations_per_token"] == layers + (2 * 2048 * 256 - unneeded) / 200
     assert runs["decode"]["operations_per_token"] <= layers + 2 * 2048 * 256  # neurons that are zero are not multiplied
 
 
@@ -159,6 +162,33 @@ def test_files_that_are_no_models(content, tmp_path):
         assert result.returncode == 1 and str(path).encode() in result.stderr, result.stderr
 
 
+def test_metadata_of_any_length_is_not_read_into_memory(tmp_path):
+    """A file of some kilobytes with a hole took as much memory as it liked."""
+    text = lambda s: struct.pack("<Q", len(s)) + s  # noqa: E731
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1)
+    for name, rest, said in (("text", text(b"general.architecture") + struct.pack("<IQ", 8, 2 << 30), "a text of 2147483648 bytes"),
+                             ("key", struct.pack("<Q", 2 << 30), "a text of 2147483648 bytes"),
+                             ("array", text(b"x") + struct.pack("<IIQ", 9, 0, 1 << 28), "an array of 268435456 elements")):
+        path = tmp_path / f"{name}.gguf"
+        path.write_bytes(head + rest)
+        os.truncate(path, 3 << 30)
+        assert said in refusal("inspect", path)
+
+
+def test_no_text_of_a_file_controls_the_terminal(tmp_path):
+    """The name of a tensor came onto the terminal as the file had it."""
+    hidden = "a\x1b[2J\u009b\u202e"
+    fields = lambda *parts: b"".join(parts)
+    text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
+    path = tmp_path / "m.gguf"
+    path.write_bytes(fields(b"GGUF", struct.pack("<IQQ", 3, 1, 2), text("general.architecture"), struct.pack("<I", 8), text(hidden),
+                            text(hidden), struct.pack("<I", 8), text(hidden), text(hidden), struct.pack("<IQIQ", 1, 32, 0, 0), bytes(4096)))
+    for args in (["inspect", path], ["inspect", path, "--tensors"], ["run", path, "-p", "a"], ["inspect", f"/{hidden}.gguf"]):
+        result = run(*args, check=False)
+        shown = (result.stdout + result.stderr).decode()
+        assert "a\\u001b" in shown and not any(c in shown for c in "\x1b\u009b\u202e"), shown
+
+
 def test_models_in_a_path_with_spaces(tmp_path):
     folder = tmp_path / "my models é"
     shutil.copytree(os.path.dirname(STORIES), folder)
@@ -190,3 +220,18 @@ def test_a_progress_bar_on_a_terminal(smollm):
     except OSError:
         pass
     assert process.wait() == 0 and b"loading [" in seen and b"%" in seen
+
+
+def test_messages_that_newcomers_meet(tmp_path):
+    """A tab in YAML was an "illegal map value", an AQLM folder's "max_position_embeddings is 0", and a cut file had an array that did not fit."""
+    config = tmp_path / "tab.yaml"
+    config.write_text("server:\n\tport: 0\n")
+    told = subprocess.run([BIN / "thermoclined", "--config", config, "--check"], capture_output=True, text=True)
+    assert told.returncode != 0 and f"{config}:2: " in told.stderr and "a tab begins the line" in told.stderr
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes((ROOT / "config/models/tidepool.gguf").read_bytes()[:3000])
+    assert "the download may be incomplete" in refusal("inspect", cut)
+    for method in ("aqlm", "bitsandbytes", "quanto", "hqq"):
+        (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                                                          "vocab_size": 100, "quantization_config": {"quant_method": method, "bits": 4}}))
+        assert f"weights quantised by '{method}'" in refusal("inspect", tmp_path)

@@ -1,4 +1,6 @@
 """Requests of client programs that were once answered wrongly: the smallest request of each kind."""
+import json
+
 import httpx
 import pytest
 from conftest import Daemon
@@ -102,12 +104,16 @@ def test_events_come_while_the_prompt_is_read(smollm, path, bound, begun, repeat
     """Codex gave up: its timer counts events, and there were comments alone until the prompt had been read."""
     text = "".join(f"Owl {n} sat in tree {n * 7}. " for n in range(330))
     body = {"model": "s", "stream": True, bound: 2, **({"input": text} if path == "/v1/responses" else {"messages": [{"role": "user", "content": text}]})}
-    with Daemon(f"model.path={smollm}", "model.name=s", "server.sse_keepalive_s=1", "engine.threads=1", "engine.prefill_chunk=16", "engine.cpu_isa=reference") as d:
+    with Daemon(f"model.path={smollm}", "model.name=s", "server.sse_keepalive_s=1", "engine.threads=1", "engine.prefill_chunk=4", "engine.cpu_isa=reference") as d:
         with httpx.stream("POST", d.url + path, json=body, headers=ANTHROPIC, timeout=60) as answer:
-            events = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
-            assert next(events) == begun
-            seen = [next(events) for _ in range(3)]
-            assert seen == [repeated] * 3  # no token yet
+            datas = (json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: "))
+            assert next(datas)["type"] == begun
+            seen, told = [], []
+            while len(seen) < 3 or len(told) < 2:
+                seen.append(next(datas))
+                assert seen[-1]["type"] == repeated, seen[-1]  # no token yet
+                told = sorted({event["prompt_progress"]["processed"] for event in seen if "prompt_progress" in event})
+    assert 0 < told[0] < told[1] < seen[-1]["prompt_progress"]["total"]
 
 
 @pytest.mark.parametrize("lenient", [True, False])
@@ -118,3 +124,36 @@ def test_lenient_calls_can_be_turned_off(smollm, lenient):
     with Daemon(f"model.path={smollm}", "model.name=tidepool", f"chat.lenient_calls={str(lenient).lower()}") as d:
         message = post(d, "/v1/chat/completions", messages=history, tools=[tool], max_tokens=60, temperature=0).json()["choices"][0]["message"]
     assert bool(message.get("tool_calls")) == lenient and (written in (message["content"] or "")) != lenient, message
+
+
+ROME = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+WRITTEN = {"json": ROME, "fence": f"```json\n{ROME}\n```", "python": '[get_weather(city="Rome")]', "foreign": f"[TOOL_CALLS]{ROME}"}
+
+
+@pytest.fixture(scope="module")
+def caller(smollm):
+    # without drafts: the tokens of one step come in one event
+    with Daemon(f"model.path={smollm}", "model.name=tidepool", "spec.tokens_max=0") as d:
+        yield d
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_calls_in_other_forms_stream_as_they_are_whole(caller, form):
+    history = [m for _ in range(4) for m in ({"role": "user", "content": "Go."}, {"role": "assistant", "content": WRITTEN[form]})] + [{"role": "user", "content": "Go."}]
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+    body = {"model": "tidepool", "messages": history, "tools": [tool], "max_tokens": 60, "temperature": 0}
+    choice = post(caller, "/v1/chat/completions", **body).json()["choices"][0]
+    [call] = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None, choice
+    assert json.loads(call["function"]["arguments"]) == {"city": "Rome"}
+    deltas = []
+    with httpx.stream("POST", caller.url + "/v1/chat/completions", json={**body, "stream": True}, timeout=60) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                delta = json.loads(line[6:])["choices"][0]["delta"]
+                assert not delta.get("content"), delta
+                deltas += delta.get("tool_calls", [])
+    assert deltas[0]["id"] and deltas[0]["function"]["name"] == "get_weather"
+    assert "".join(each["function"].get("arguments", "") for each in deltas) == call["function"]["arguments"]
+    assert form not in ("json", "foreign") or len(deltas) > 3, deltas  # the arguments in fragments
+    assert f'thermocline_tool_calls_total{{form="{form}"}} 2' in httpx.get(caller.url + "/metrics").text

@@ -91,7 +91,7 @@ def test_the_prefix_cache_saves_tokens_and_changes_no_text():
     turns.append(turns[0] + [{"role": "assistant", "content": "Once there was an owl."}, {"role": "user", "content": "And then?"}])
     said = []
     for mib in ("-1", "0"):
-        with Daemon(f"engine.prefix_cache_mib={mib}", "engine.prefill_chunk=16") as d:
+        with Daemon(f"prefix_cache.memory={mib}", "engine.prefill_chunk=16") as d:
             answers = [post(d, {"messages": messages, "temperature": 0, "max_tokens": 40}).json() for messages in [*turns, turns[1]]]
             cached = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
             prompts = [a["usage"]["prompt_tokens"] for a in answers]

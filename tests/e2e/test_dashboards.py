@@ -21,14 +21,14 @@ SENSORS = {"class/hwmon/hwmon0/name": "ina3221", "class/hwmon/hwmon0/in1_label":
            "class/thermal/thermal_zone0/type": "cpu-thermal", "class/thermal/thermal_zone0/temp": "45250", "class/devfreq/17000000.gpu/cur_freq": "624750000"}
 
 
-def queries(row=None):
+def queries(row=None, model=".*"):
     """(dashboard, panel, query) with Grafana's variables filled in; of one row of panels."""
     for name, dashboard in DASHBOARDS.items():
         at = None
         for panel in dashboard["panels"]:
             at = panel["title"] if panel["type"] == "row" else at
             for target in panel.get("targets", ()) if row in (None, at) else ():
-                yield name, panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$job", "thermocline")
+                yield name, panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$model", model).replace("$job", "thermocline")
 
 
 def metrics_of(promql):
@@ -44,7 +44,7 @@ def test_dashboards_are_what_the_script_writes():
 def test_a_dashboard_is_well_formed(name):
     dashboard = DASHBOARDS[name]
     panels = dashboard["panels"]
-    assert dashboard["uid"] == f"thermocline-{name}" and [v["name"] for v in dashboard["templating"]["list"]] == ["datasource", "job", "instance"]
+    assert dashboard["uid"] == f"thermocline-{name}" and [v["name"] for v in dashboard["templating"]["list"]] == ["datasource", "job", "instance", "model"]
     assert len({p["id"] for p in panels}) == len(panels)
     taken = set()
     for panel in panels:
@@ -74,7 +74,7 @@ def test_metrics_that_no_panel_shows_are_known():
         "ffn_rows_read_total", "ffn_bytes_saved_total", "ffn_predictor_bytes_read_total", "predictor_audited_tokens_total", "predictor_missed_mass_total",
         "predictor_mass_total", "predictor_window_tokens", "flash_info", "hot_neurons", "hot_layer_seconds_total", "hot_layers_total", "spec_acceptance",
         "predictor_neurons_total", "tool_calls_total", "tool_call_rejected_total", "request_fields_ignored_total",
-        "grammar_cache_entries", "experts_unused")} | {
+        "grammar_cache_entries", "experts_unused", "request_reasoning_tokens", "reasoning_cut_total")} | {
         "process_virtual_memory_bytes", "process_max_fds"}
 
 
@@ -113,7 +113,7 @@ def shows_data(server, wanted, load):
 
 
 def test_the_panels_of_experts_show_data(wide, tmp_path):  # noqa: F811
-    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=512", "engine.prefix_cache_mib=0", "spec.mode=off"]
+    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=512", "prefix_cache.memory=0MiB", "spec.mode=off"]
     least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
     with Daemon(*model, f"memory.budget_bytes={least + (12 << 20)}") as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
         wait_until(server.is_up, 60)
@@ -131,13 +131,28 @@ def test_the_panels_of_mode_inputs_show_data(tmp_path):
         shows_data(server, queries("Mode inputs"), lambda: httpx.post(d.url + "/v1/completions", json=body, timeout=60).raise_for_status())
 
 
+def test_a_model_of_several_is_chosen(tmp_path):
+    """The selector takes a model's series and those of the process, and rules hold with several models in one daemon."""
+    path = tmp_path / "two.yaml"
+    path.write_text("models:\n  - path: tidepool\n    name: tide\n  - path: tidepool-experts\n    name: experts\n")
+    with Daemon(config=path) as d, Prometheus(d, tmp_path, ("thermocline",), RULES) as server:
+        wait_until(server.is_up, 60)
+        asked = lambda: [httpx.post(d.url + "/v1/completions", json={"model": m, "prompt": "Once", "max_tokens": 20}, timeout=60).raise_for_status() for m in ("tide", "experts")]  # noqa: E731
+        for model in ("tide", "experts"):
+            chosen = {key for key in queries(model=model) if key[1] in ("State", "Model", "Running", "Tokens per second", "KV cache in use", "Of the process")}
+            assert len(chosen) > 6
+            shows_data(server, chosen, asked)
+            assert server.query(f'count by (model) (thermocline_kv_cache_usage_ratio{{model=~"{model}|"}})').keys() == {(("model", model),)}
+        assert not [rule for rule in server.rules() if rule["health"] != "ok"] and not server.query('ALERTS{alertstate="firing"}')
+
+
 def test_every_panel_shows_data(tidepool, tmp_path, monkeypatch):  # noqa: F811
     """A daemon with everything: sensors, neurons on flash, a hot tier, a predictor with its controller, drafts, refusals."""
     for path, text in SENSORS.items():
         (tmp_path / "sys" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys" / path).write_text(text + "\n")
     settings = tight(tidepool, "engine.ffn_mode=sign", "engine.audit_interval=1", "engine.controller_recall=0.9", "hot.device=cpu", "hot.bytes=1MiB",
-                     "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=4", "engine.queue_capacity=4", "engine.prefix_cache_mib=1",
+                     "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", "spec.tokens_max=4", "engine.queue_capacity=4", "prefix_cache.memory=1MiB",
                      before=seeing(tmp_path / "sys"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with Daemon(*settings, before=seeing(tmp_path / "sys")):

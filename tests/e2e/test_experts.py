@@ -119,7 +119,7 @@ def test_more_memory_misses_less(wide):
 
 
 def test_the_daemon_serves_a_mixture_from_flash(wide):
-    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "engine.prefix_cache_mib=0"]
+    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "prefix_cache.memory=0MiB"]
     least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
     whole, part = [], []
     for texts, settings in [(whole, []), (part, [f"memory.budget_bytes={least + (12 << 20)}"])]:
@@ -218,7 +218,7 @@ def test_a_trace_holds_the_experts_of_each_token(mixture, tmp_path):
 
 @pytest.mark.parametrize("flash", [False, True], ids=["memory", "flash"])
 def test_the_daemon_tells_which_experts_are_used(wide, flash):
-    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "engine.prefix_cache_mib=0", "spec.mode=off"]
+    model = [f"model.path={wide}", "hot.device=cpu", "engine.context_length=1024", "prefix_cache.memory=0MiB", "spec.mode=off"]
     if flash:
         least = int(number_of_bytes(daemon_exit(*model, "memory.budget_bytes=1").stderr.decode()))
         model.append(f"memory.budget_bytes={least + (12 << 20)}")

@@ -151,7 +151,7 @@ def test_a_lossy_request_leaves_nothing_behind():
         turns = first + [{"role": "assistant", "content": lossy}, {"role": "user", "content": "What then?"}]
         later = [text(ask(d, "exact", messages)) for messages in (turns, first)]
         assert lossy != later[1]
-    with Daemon(*much_loss, "engine.prefix_cache_mib=0") as fresh:
+    with Daemon(*much_loss, "prefix_cache.memory=0MiB") as fresh:
         assert later == [text(ask(fresh, "exact", messages)) for messages in (turns, first)]
 
 

@@ -39,7 +39,7 @@ def converse(front, daemons, word, count=8, turns=5):
 
 @needs_haproxy
 def test_a_conversation_stays_where_its_prefix_is_warm():
-    with fleet("engine.prefix_cache_mib=64") as (front, daemons):
+    with fleet("prefix_cache.memory=64MiB") as (front, daemons):
         share, places, cached = converse(front, daemons, "Affine")
         assert all(len(set(p)) == 1 for p in places.values()), places
         assert len({p[0] for p in places.values()}) > 1, "all conversations at one daemon"

@@ -7,7 +7,7 @@ import struct
 import grpc
 import httpx
 import pytest
-from conftest import Daemon, wait_until
+from conftest import Daemon, memory_mib, wait_until
 from grpc_client import channel, chat, metric, pb, read, stubs
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -37,10 +37,6 @@ def literal(name, value):
 def call_headers(path, *more):
     names = [(b":path", path.encode()), (b":authority", b"x"), (b"te", b"trailers"), (b"content-type", b"application/grpc"), *more]
     return b"\x83\x86" + b"".join(literal(*each) for each in names)
-
-
-def memory_mib(d, what):
-    return next(int(line.split()[1]) >> 10 for line in open(f"/proc/{d.process.pid}/status") if line.startswith(what + ":"))
 
 
 def connect(d, receive_bytes=None):

@@ -171,6 +171,22 @@ def test_tls_and_new_certificates(tmp_path):
         assert not works(d, first)
 
 
+@pytest.mark.parametrize("emptied", ["cert.pem", "key.pem"])
+def test_an_empty_certificate_or_key_does_not_end_the_daemon(tmp_path, emptied):
+    """gRPC's library aborts when it reads an empty one, as a renewal on a full disk leaves it."""
+    root = certificate(tmp_path, "first")
+    now = tmp_path / "now"
+    with Daemon(ANY_PORT, f"server.tls_certificate={now / 'cert.pem'}", f"server.tls_key={now / 'key.pem'}") as d:
+        whole = (now / emptied).read_bytes()
+        for bytes_left in (0, len(whole) // 2):
+            (now / emptied).write_bytes(whole[:bytes_left])
+            with pytest.raises(subprocess.TimeoutExpired):
+                d.process.wait(7)  # the library looks every 5 s
+            with grpc.secure_channel(f"127.0.0.1:{d.grpc_port}", grpc.ssl_channel_credentials(root)) as c:
+                assert count(stubs.InferenceStub(c)) > 0
+            assert d.process.poll() is None, d.text()
+
+
 def test_unix_socket(tmp_path):
     path = tmp_path / "grpc.socket"
     with Daemon(f"grpc.address=unix:{path}") as d:

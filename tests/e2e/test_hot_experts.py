@@ -119,7 +119,7 @@ def test_profile_counts_a_text_as_its_trace_and_draws_the_experts(mixture, tmp_p
 
 def test_an_emulated_gpu_has_the_planned_share_of_the_uses(mixture, emulated, tmp_path):  # noqa: F811
     """The daemon with a GPU, emulated and remembered as fast: the CPU's text, and as many uses there as the profile promised."""
-    settings = [f"model.path={mixture}", "engine.context_length=512", "engine.prefix_cache_mib=0", "spec.mode=off"]
+    settings = [f"model.path={mixture}", "engine.context_length=512", "prefix_cache.memory=0MiB", "spec.mode=off"]
     body = {"prompt": "w1 w2 w3", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
 

@@ -23,7 +23,7 @@ NAMES = ["lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe", "granitehybrid",
 KINDS = ["lfm2", "qwen35moe", "granitehybrid", "nemotron_h"]  # one of each mixer, with experts and without
 VOCABULARY = range(4, 96)
 CONTEXT = 127
-KEPT = "engine.prefix_cache_mib=16"
+KEPT = "prefix_cache.memory=16MiB"
 
 
 def settings(name, *more):
@@ -55,17 +55,25 @@ def prompts(count, seed, least=3, most=80):
 def alone(request):
     """Answers of each model to some prompts, one after the other, with nothing found and nothing drafted."""
     asked = prompts(8, seed=1)
-    with Daemon(*settings(request.param, "engine.prefix_cache_mib=0", "spec.mode=off")) as d:
+    with Daemon(*settings(request.param, "prefix_cache.memory=0MiB", "spec.mode=off")) as d:
         return request.param, asked, [bits(complete(d, prompt)) for prompt in asked]
+
+
+def check_in_company(d, asked, expected, **more):
+    """Rounds of eight clients until some of their steps were shared: an answer takes a millisecond, and on a busy
+    machine each may be over before the next request comes."""
+    def shared():
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            assert [bits(a) for a in pool.map(lambda p: complete(d, p, **more), 2 * asked)] == 2 * expected
+        return value(d, "shared_steps_total") > 0
+    assert any(shared() for _ in range(50))
 
 
 def test_company_does_not_change_an_answer(alone):
     """Without a prefix cache there is memory for one context of so few tokens, and nobody has company."""
     name, asked, expected = alone
     with Daemon(*settings(name, "spec.mode=off", KEPT)) as d:
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert [bits(a) for a in pool.map(lambda p: complete(d, p), 2 * asked)] == 2 * expected
-        assert value(d, "shared_steps_total") > 0
+        check_in_company(d, asked, expected)
 
 
 def test_refused_drafts_do_not_change_an_answer(alone):
@@ -73,15 +81,13 @@ def test_refused_drafts_do_not_change_an_answer(alone):
     name, asked, _ = alone
     repeated = [[4 + token % 6 for token in prompt] for prompt in asked]
     drawn = dict(temperature=2, seed=5, logit_bias={str(token): 50 for token in range(4, 10)})
-    with Daemon(*settings(name, "engine.prefix_cache_mib=0", "spec.mode=off")) as d:
+    with Daemon(*settings(name, "prefix_cache.memory=0MiB", "spec.mode=off")) as d:
         plain = [bits(complete(d, prompt, **drawn)) for prompt in repeated]
     with Daemon(*settings(name, "spec.mode=sync", "spec.source=ngram", "spec.fixed=true", KEPT)) as d:
         assert [bits(complete(d, prompt, **drawn)) for prompt in repeated] == plain
         drafted, accepted = (value(d, f"spec_decode_num_{kind}_tokens_total") for kind in ("draft", "accepted"))
         assert 0 <= accepted < drafted
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            assert [bits(a) for a in pool.map(lambda p: complete(d, p, **drawn), 3 * repeated)] == 3 * plain
-        assert value(d, "shared_steps_total") > 0
+        check_in_company(d, repeated, plain, **drawn)
 
 
 def test_a_cached_prefix_does_not_change_an_answer(alone):
@@ -97,7 +103,7 @@ def test_a_cached_prefix_does_not_change_an_answer(alone):
 def test_a_conversation_computes_its_new_tokens_alone(name):
     rng = random.Random(7)
     with Daemon(*settings(name, "spec.mode=off", KEPT)) as d, \
-            Daemon(*settings(name, "spec.mode=off", "engine.prefix_cache_mib=0")) as cold:
+            Daemon(*settings(name, "spec.mode=off", "prefix_cache.memory=0MiB")) as cold:
         history = [rng.choice(VOCABULARY) for _ in range(30)]
         for turn in range(6):
             body = {"prompt": history, "n_predict": 6, "temperature": 0, "ignore_eos": True, "return_tokens": True}
@@ -118,7 +124,7 @@ def test_prompts_that_part_share_what_they_have_in_common(name):
     common = [rng.choice(VOCABULARY) for _ in range(70)]
     asked = [common + [5 + i] + [rng.choice(VOCABULARY) for _ in range(6)] for i in range(3)]
     with Daemon(*settings(name, "spec.mode=off", KEPT)) as d, \
-            Daemon(*settings(name, "spec.mode=off", "engine.prefix_cache_mib=0")) as cold:
+            Daemon(*settings(name, "spec.mode=off", "prefix_cache.memory=0MiB")) as cold:
         answers = [complete(d, p, tokens=5) for p in asked]
         assert [bits(a) for a in answers] == [bits(complete(cold, p, tokens=5)) for p in asked]
         assert cached(answers[2]) == len(common), [cached(a) for a in answers]
@@ -131,13 +137,13 @@ def test_random_cuts_of_a_prompt_give_the_same_bits(name):
     with Daemon(*settings(name, "spec.mode=off")) as d:
         expected = [bits(complete(d, p)) for p in asked]
     for chunk in (1, 2, 3, 7):
-        with Daemon(*settings(name, "spec.mode=off", f"engine.prefill_chunk={chunk}", "engine.prefix_cache_mib=0")) as d:
+        with Daemon(*settings(name, "spec.mode=off", f"engine.prefill_chunk={chunk}", "prefix_cache.memory=0MiB")) as d:
             assert [bits(complete(d, p)) for p in asked] == expected, chunk
 
 
 def test_cancelled_requests_leave_no_state_behind():
     asked = prompts(6, seed=5, least=40)
-    with Daemon(*settings("qwen35", "spec.mode=off", "engine.prefix_cache_mib=0")) as d:
+    with Daemon(*settings("qwen35", "spec.mode=off", "prefix_cache.memory=0MiB")) as d:
         expected = [bits(complete(d, p)) for p in asked]
     with Daemon(*settings("qwen35")) as d:
         for prompt in asked:

@@ -296,7 +296,7 @@ def test_64_clients_get_what_each_gets_alone(tidepool_daemon):
         choice = httpx.post(d.url + "/v1/completions", json=body(i), timeout=60).raise_for_status().json()["choices"][0]
         return choice["text"], choice["logprobs"]
 
-    with Daemon("model.path=tidepool", "hot.device=cpu", "engine.step_tokens=1", "engine.prefix_cache_mib=0", "spec.mode=off") as d:
+    with Daemon("model.path=tidepool", "hot.device=cpu", "engine.step_tokens=1", "prefix_cache.memory=0MiB", "spec.mode=off") as d:
         alone = [ask(d, i) for i in range(64)]
     before = value(tidepool_daemon, "shared_step_tokens_total", kind="answer")
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
@@ -313,7 +313,7 @@ def test_a_prompt_beside_an_answer_is_read_in_parts_that_the_target_allows(smoll
     def ask(d, prompt):
         httpx.post(d.url + "/v1/completions", json={"prompt": prompt, "max_tokens": 1}, timeout=120).raise_for_status()
 
-    with Daemon(f"model.path={smollm}", "spec.mode=off", f"engine.itl_target_ms={target_ms}", "engine.prefix_cache_mib=0") as d:
+    with Daemon(f"model.path={smollm}", "spec.mode=off", f"engine.itl_target_ms={target_ms}", "prefix_cache.memory=0MiB") as d:
         endless = {"prompt": "Once", "max_tokens": 4000, "stream": True, "ignore_eos": True}
         with httpx.stream("POST", d.url + "/v1/completions", json=endless, timeout=120) as answer:
             threading.Thread(target=drop, args=(answer,), daemon=True).start()

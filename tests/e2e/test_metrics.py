@@ -124,7 +124,7 @@ def test_a_scrape_disturbs_neither_another_nor_a_stream(busy):
 
 def test_steps_and_their_tokens_are_counted():
     """Without drafts it is known which steps a request makes: chunks of the prompt, then one for each token but the first."""
-    with Daemon("spec.mode=off", "engine.prefill_chunk=4", "engine.prefix_cache_mib=0") as d:
+    with Daemon("spec.mode=off", "engine.prefill_chunk=4", "prefix_cache.memory=0MiB") as d:
         wait_until(lambda: samples(scrape(d))[("thermocline_num_requests_running", ())] == 0)  # the first token at the start
         before = samples(scrape(d))
         usage = ask(d, "owl", max_tokens=10)["usage"]
@@ -285,6 +285,9 @@ class Prometheus:
         answer = httpx.get(self.url + "/api/v1/query", params={"query": promql}, timeout=30)
         assert answer.status_code == 200, answer.text
         return {tuple(sorted(r["metric"].items())): float(r["value"][1]) for r in answer.json()["data"]["result"]}
+
+    def rules(self):
+        return [rule for group in httpx.get(self.url + "/api/v1/rules", timeout=30).json()["data"]["groups"] for rule in group["rules"]]
 
     def is_up(self):
         try:

@@ -75,7 +75,7 @@ def test_vectors(daemon, client):
 def test_errors_are_texts(daemon, client):
     for call, words, status in ((lambda: client.chat(model="llama3", messages=ASK), "does not exist", 404), (lambda: client.chat(model="tidepool", messages=ASK, options={"mirostat": 2}), "mirostat", 400),
                                 (lambda: client.generate(model="tidepool", prompt="a", suffix="b"), "suffix", 400),
-                                (lambda: client.chat(model="tidepool", messages=[{"role": "user", "content": "x", "images": ["aGk="]}]), "images", 400), (lambda: client.pull("llama3"), "one model", 400)):
+                                (lambda: client.chat(model="tidepool", messages=[{"role": "user", "content": "x", "images": ["aGk="]}]), "images", 400), (lambda: client.pull("llama3"), "thermocline pull", 400)):
         with pytest.raises(ollama.ResponseError) as refused:
             call()
         assert words in refused.value.error and refused.value.status_code == status

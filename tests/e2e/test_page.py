@@ -1,4 +1,5 @@
 """The chat page in a real browser: a person types, the model answers."""
+import contextlib
 import json
 import shutil
 import subprocess
@@ -8,8 +9,9 @@ import httpx
 import pytest
 from axe_selenium_python import Axe
 from conftest import BIN, Daemon
+from daemon_client import value
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import ElementNotInteractableException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -121,7 +123,8 @@ def test_an_answer_belongs_to_its_chat_and_chats_outlive_a_reload(slow, browser)
     ask(browser, "What is two and two?")
     wait(browser, running)
     wait(browser, lambda b: answer_length(b) > 40)  # stopped before it says anything, it leaves nothing
-    browser.find_element(By.ID, "stop").click()
+    with contextlib.suppress(ElementNotInteractableException):  # a short answer may have ended by now
+        browser.find_element(By.ID, "stop").click()
     wait(browser, lambda b: not running(b))
     assert [m.text for m in browser.find_elements(By.CSS_SELECTOR, ".message.user .plain")] == ["What is two and two?"]
     assert len(browser.find_elements(By.CSS_SELECTOR, ".message.assistant")) == 1
@@ -390,3 +393,25 @@ def test_axe_finds_nothing_serious(daemon, browser, theme, width):
 def test_the_page_is_one_small_file(daemon):
     page = urllib.request.urlopen(daemon.url).read()
     assert len(page) <= 150_000 and b"http://" not in page.replace(b"http://www.w3.org/", b"") and b"https://" not in page
+
+
+def test_the_model_is_chosen_on_the_page(browser, smollm, tmp_path):
+    path = tmp_path / "several.yaml"
+    path.write_text(f"models:\n  - path: tidepool\n    name: tide\n  - path: {smollm}\n    name: smol\n    engine: {{context_length: 1024}}\nsampling: {{temperature: 0}}\n")
+    with Daemon(config=path) as d:
+        browser.get(d.url)
+        choice = lambda: browser.find_element(By.ID, "model-choice")  # noqa: E731
+        labels = lambda: [option.text for option in choice().find_elements(By.TAG_NAME, "option")]  # noqa: E731
+        wait(browser, lambda b: b.find_elements(By.ID, "model-choice"))
+        assert labels() == ["tide", "smol (asleep)"] and choice().get_attribute("value") == "tide"
+        choice().find_elements(By.TAG_NAME, "option")[1].click()
+        browser.find_element(By.ID, "input").send_keys("Say hello." + Keys.ENTER)
+        wait(browser, answers)
+        browser.execute_script("document.activeElement.blur()")
+        wait(browser, lambda b: labels() == ["tide", "smol"])
+        assert value(d, "generation_tokens_total", model="smol") > 0
+        browser.find_element(By.ID, "live-toggle").click()
+        wait(browser, lambda b: b.find_element(By.ID, "live-body").text)
+        browser.get(d.url)  # the choice is kept
+        wait(browser, lambda b: b.find_elements(By.ID, "model-choice") and choice().get_attribute("value") == "smol")
+        assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

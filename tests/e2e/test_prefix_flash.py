@@ -1,5 +1,6 @@
 """Prefixes on flash: a real model's prompts are read back after a restart, with the bits of what was computed, or not at all."""
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import random
@@ -50,13 +51,8 @@ def prompt_tokens(answer):
 
 
 def all_written(d):
-    """The blocks are written behind the answers: nothing new for a while."""
-    last, since = -1.0, time.monotonic()
-    while time.monotonic() - since < 1:
-        now = value(d, "prefix_flash_written_bytes_total")
-        if now != last:
-            last, since = now, time.monotonic()
-        time.sleep(0.1)
+    """The blocks are written behind the answers."""
+    wait_until(lambda: value(d, "prefix_flash_queued_blocks") == 0, 60)
 
 
 def test_a_restart_reads_what_was_computed(smollm, tmp_path):
@@ -174,6 +170,22 @@ def test_kills_while_it_writes(smollm, tmp_path):
         assert [bits(complete(d, prompt)) for prompt in prompts] == expected
 
 
+def test_a_request_whose_memory_is_wanted_sleeps_on_flash(smollm, tmp_path):
+    """The memory holds both prompts and not both answers. The younger request was computed again from its beginning."""
+    asked = dict(tokens=220)
+    with Daemon(*settings(smollm, tmp_path / "none")) as d:
+        vocabulary = [t for word in WORDS for t in httpx.post(d.url + "/tokenize", json={"content": " " + word}).json()["tokens"]]
+        prompts = [random.Random(seed).choices(vocabulary, k=960) for seed in (80, 81)]
+        expected = [bits(complete(d, prompt, **asked)) for prompt in prompts]
+    with Daemon(*settings(smollm, tmp_path / "kv", "prefix_cache.memory=0")) as d:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(lambda prompt: complete(d, prompt, **asked), prompts))
+        assert [bits(answer) for answer in answers] == expected
+        assert value(d, "preemptions_total") >= 1
+        restored, again = value(d, "prefix_flash_hit_tokens_total"), value(d, "recomputed_tokens_total")
+        assert restored >= 500 and again <= 600, (restored, again)
+
+
 def test_two_daemons_in_one_folder(smollm, tmp_path):
     prompt, other = text(60, 500), text(61, 500)
     with Daemon(*settings(smollm, tmp_path)) as first:
@@ -204,6 +216,35 @@ def test_a_full_disk_costs_only_the_cache(smollm, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.parametrize("state", ["full", "read-only"])
+def test_a_full_or_read_only_disk_does_not_keep_the_daemon_from_starting(smollm, tmp_path, state):
+    """It ended with 78, and the unit never started it again."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        if state == "full":
+            with contextlib.suppress(OSError):
+                (disk / "ballast").write_bytes(bytes(1 << 20))
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        with Daemon(*settings(smollm, disk / "kv")) as d:
+            complete(d, text(1, 100))
+            assert "prefix_cache.path is not used" in d.text()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_folder_in_which_others_may_write_is_named(tmp_path):
+    folder = tmp_path / "kv"
+    folder.mkdir()
+    for mode, warned in ((0o777, True), (0o700, False)):
+        folder.chmod(mode)
+        with Daemon(f"prefix_cache.path={folder}") as d:
+            assert ("others may write here" in d.text()) == warned
+
+
 def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     d = Daemon("prefix_cache.path=" + str(tmp_path / "file"), wait=False)
@@ -226,7 +267,7 @@ def test_states_and_windows_go_on_where_they_were(name, tmp_path):
     prompt = [rng.randrange(4, 96) for _ in range(700)]
     more = prompt + [rng.randrange(4, 96) for _ in range(50)]
     model = with_context(MODELS / name / "model.gguf", tmp_path / "model.gguf", 2048)
-    asked = settings(model, tmp_path / "kv", "engine.prefix_cache_mib=16")
+    asked = settings(model, tmp_path / "kv", "prefix_cache.memory=16MiB")
     with Daemon(*asked) as d:
         complete(d, prompt, 1)
         expected = bits(complete(d, more))

@@ -78,6 +78,12 @@ def test_what_would_have_to_be_stored_is_refused(daemon, client):
     assert httpx.delete(daemon.url + "/v1/responses/resp_1").status_code == 404 and httpx.post(daemon.url + "/v1/responses/resp_1/cancel").status_code == 404
 
 
+def test_an_effort_is_a_string(daemon):
+    for effort, status in ((5, 400), ("much", 400), ({}, 400), (None, 200), ("low", 200)):
+        response = httpx.post(daemon.url + "/v1/responses", json={"input": "7", "max_output_tokens": 16, "reasoning": {"effort": effort}}, timeout=60)
+        assert response.status_code == status and (status == 200 or response.json()["error"]["param"] == "reasoning.effort"), (effort, response.text)
+
+
 def test_members_that_nothing_reads_are_ignored_visibly(daemon):
     text = {"verbosity": "low", "tone": "kind", "format": {"type": "json_schema", "name": "n", "schema": {"type": "integer"}, "strict": True, "depth": 3}}
     response = httpx.post(daemon.url + "/v1/responses", json={"input": "7", "max_output_tokens": 16, "text": text, "reasoning": {"effort": "low", "context": "all"}}, timeout=60)

@@ -46,7 +46,7 @@ def test_a_context_takes_less_memory(models):
 @pytest.mark.parametrize("drafts", ["off", "auto"])
 def test_answers_are_those_given_alone_and_prefixes_are_found(models, drafts):
     prompts = [story(who, words) for who, words in (("Lily", 300), ("Tom", 30), ("a cat", 120), ("Ben", 700), ("Mia", 3), ("the king", 250))]
-    with serve(models[1], "engine.prefix_cache_mib=0") as daemon:
+    with serve(models[1], "prefix_cache.memory=0MiB") as daemon:
         alone = [ask(daemon, prompt)[0] for prompt in prompts]
     with serve(models[1], "engine.sequences_max=4", "engine.quantum_tokens=8", f"spec.mode={drafts}") as daemon:
         for _ in range(3):

@@ -131,6 +131,16 @@ def side_files(run, folder):
     seed("config", "anchors", b"server: &a {host: 127.0.0.1}\nb: *a\nengine:\n  threads: [1, 2]\n" + CUT + b"x\nengine.kl_max=nan")
 
 
+def tool_calls():
+    """The first byte: the format of the template, and whether a limit cut the answer."""
+    rome = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+    answers = {"object": rome, "fence": f"Sure.\n```json\n{rome}\n```", "python": "[get_weather(city='Rome', more={'a': [True, None]}), now()]",
+               "tags": "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>", "invoke": '<invoke name="get_weather"><parameter name="city">Rome</parameter></invoke>',
+               "marks": f'<think>x</think>[TOOL_CALLS]get_weather[ARGS]{{"city": "Rome"}}<|python_tag|>{rome}; {rome}', "tool_code": "```tool_code\nprint(get_weather(city=\"Rome\"))\n```"}
+    for index, (name, answer) in enumerate(answers.items()):
+        seed("tool_calls", name, bytes([index]) + answer.encode())
+
+
 def main():
     program = Path(sys.argv[1]) / "thermocline"
     run = lambda *args: subprocess.run([program, *map(str, args)], check=True, capture_output=True)  # noqa: E731
@@ -139,6 +149,7 @@ def main():
         folders()
         texts()
         requests()
+        tool_calls()
         side_files(run, Path(folder))
 
 

@@ -8,6 +8,7 @@ import numpy
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from architectures_gemma4 import gemma4s
 from architectures_gguf import VOCABULARY
 
 SHAPE = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)
@@ -87,7 +88,10 @@ def dense_models() -> list[tuple[str, type, dict]]:
     rms = shape | dict(rms_norm_eps=VISIBLE_EPSILON)
     layer_norm = shape | dict(hidden_size=48)
     return [
-        *gemmas(), gemma3n(), *alternating(), *scaled(),
+        *gemmas(), gemma3n(), *gemma4s(), *alternating(), *scaled(),
+        # Squared ReLU without a gate.
+        ("arcee", transformers.ArceeConfig, rms | theta(10000.0) | dict(head_dim=16)),
+        ("ernie4_5", transformers.Ernie4_5Config, rms | theta(10000.0) | dict(head_dim=16)),
         # Six of eight dimensions of a head are rotated.
         ("phi3", transformers.Phi3Config, rms | long_rope(1.0, 2.0, 6)),
         ("olmo2", transformers.Olmo2Config, rms | theta(10000.0) | dict(num_key_value_heads=4)),

@@ -54,6 +54,8 @@ def converter_settings(folder: Path, llama_cpp: LlamaCpp) -> dict:
         del settings["num_kv_heads"]
     if settings["model_type"] == "cohere2":
         settings["rotary_pct"] = 1.0  # as published ones say
+    if settings["model_type"] == "minimax_m2":
+        settings |= dict(rotary_dim=8, scoring_func="sigmoid")  # as published ones say
     if settings["model_type"] == "granitemoehybrid":  # the converter knows the older names alone
         names = {"linear_attention": "mamba", "full_attention": "attention"}
         settings["layer_types"] = [names[kind] for kind in settings["layer_types"]]
@@ -79,7 +81,10 @@ def vocabulary_file(folder: Path):
 def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
     """Writes model.gguf with llama.cpp's converter; only the tokenizer is replaced."""
     settings = converter_settings(folder, llama_cpp)
-    converter = llama_cpp.conversion.get_model_class(settings["architectures"][0])
+    if settings["model_type"] == "mistral4":  # published ones are a part of Mistral 3's class
+        converter = llama_cpp.conversion.get_model_class("Mistral3ForConditionalGeneration").Mistral4Model
+    else:
+        converter = llama_cpp.conversion.get_model_class(settings["architectures"][0])
     converter = getattr(converter, "Ministral3Model", converter)  # behind a choice of two
     gguf = llama_cpp.gguf
     instance_class = type(converter.__name__, (converter,), dict(

@@ -48,6 +48,8 @@ def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rn
         values = 0.5 * values
     elif name in ("bias", "e_score_correction_bias", "expert_bias"):
         values = BIAS_SCALE * values
+    elif name == "layer_scalar":
+        values = rng.uniform(0.6, 1.1, shape)
     elif type(module).__name__ == "GptOssExperts":
         values = gpt_oss_scale(name, shape) * values
     elif name == "sinks":
@@ -83,10 +85,10 @@ def routing_margins() -> Iterator[list[float]]:
 
 
 def saved_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The parameters of `module` itself, and the bias of a router, which may be a buffer."""
+    """The parameters of `module` itself, and the bias of a router or a layer's scale, which may be buffers."""
     yield from module.named_parameters(recurse=False)
     for name, buffer in module.named_buffers(recurse=False):
-        if name in ("e_score_correction_bias", "expert_bias"):
+        if name in ("e_score_correction_bias", "expert_bias", "layer_scalar"):
             yield name, buffer
 
 

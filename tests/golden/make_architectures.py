@@ -35,6 +35,7 @@ import transformers
 
 from architectures_dense import bitnet, dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
 from architectures_hybrid import hybrid_models, without_clamp
+from architectures_mixtures import more_mixtures
 from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_bitnet_gguf, write_opt_gguf, write_persimmon_gguf
 from architectures_weights import fill_weights, in_double_precision, routing_margins
 
@@ -45,6 +46,7 @@ FIRST_ORDINARY_TOKEN = 4  # <unk> <s> </s> and the newline byte come first
 
 ROUTING_MARGIN = 1e-3  # between the last expert chosen and the next, in what chooses: floats agree on the choice
 HYBRID_SEEDS = {"qwen3next": 68, "qwen35moe": 22, "nemotron_h_moe": 5}  # another: experts that tie
+MIXTURE_SEEDS = {"minimax_m2": 3, "gemma4_moe": 239}
 VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
 
 
@@ -152,7 +154,10 @@ def all_models() -> list[Model]:
             max_position_embeddings=128, hidden_act="gelu_new", partial_rotary_factor=0.5,
             layer_norm_eps=VISIBLE_EPSILON, resid_pdrop=0.0, tie_word_embeddings=False), convert),
         *mixtures(),
-        *(Model(name, config_class, config, convert) for name, config_class, config in dense_models()),
+        *(Model(name, config_class, config, convert, weight_seed=MIXTURE_SEEDS.get(name, WEIGHT_SEED))
+          for name, config_class, config in more_mixtures()),
+        *(Model(name, config_class, config, convert, weight_seed=MIXTURE_SEEDS.get(name, WEIGHT_SEED))
+          for name, config_class, config in dense_models()),
         *(Model(name, config_class, config, convert, weight_seed=HYBRID_SEEDS.get(name, WEIGHT_SEED))
           for name, config_class, config in hybrid_models()),
         Model("bitnet", transformers.BitNetConfig, bitnet(), write_bitnet_gguf),
@@ -254,8 +259,11 @@ def build(model: Model) -> torch.nn.Module:
     """The network of `model` in torch's default precision, with its weights."""
     config = model.config_class(
         vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=None, **model.config)
-    network = transformers.AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager", experts_implementation="eager", dtype=torch.get_default_dtype())
+    how = dict(attn_implementation="eager", experts_implementation="eager", dtype=torch.get_default_dtype())
+    if model.config_class is transformers.Mistral4Config:  # of which Auto does not know
+        network = transformers.Mistral4ForCausalLM._from_config(config, **how)
+    else:
+        network = transformers.AutoModelForCausalLM.from_config(config, **how)
     fill_weights(network, model.weight_seed)
     if model.is_bamboo:
         use_drelu(network)

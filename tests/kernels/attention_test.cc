@@ -16,7 +16,8 @@ struct Case {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32, KvType::kQ4_0}) {
+  for (const KvType type :
+       {KvType::kF16, KvType::kQ8_0, KvType::kF32, KvType::kQ4_0, KvType::kQ8}) {
     for (const int head_dim : {10, 16, 32, 64, 80, 128}) {
       if (IsQuantized(type) && head_dim % 32 != 0) continue;
       for (const int group : {1, 3, 4, 7}) {
@@ -32,7 +33,8 @@ std::vector<Case> Cases() {
 // A cache of one kv head, and queries.
 class Fixture {
  public:
-  explicit Fixture(const Case& c)
+  // `origin`: keys have it and are stored without it.
+  explicit Fixture(const Case& c, const std::vector<float>& origin = {}, float sink = 0)
       : case_(c), q_(RandomFloats(Size(c.group, c.head_dim), 8)), scores_(Size(c.group, kKvBlock)) {
     for (float& q : q_) q /= std::sqrt(static_cast<float>(c.head_dim));
     const int blocks = c.end / kKvBlock + 1;
@@ -41,8 +43,16 @@ class Fixture {
                    std::vector<std::uint8_t>(keys + ValueBlockBytes(c.type, c.head_dim)));
     for (auto& block : memory_) blocks_.push_back(block.data());
     for (int s = 0; s < c.end; ++s) {
-      const auto key = RandomFloats(Size(1, c.head_dim), 100 + static_cast<unsigned>(s));
-      const auto value = RandomFloats(Size(1, c.head_dim), 900 + static_cast<unsigned>(s));
+      auto key = RandomFloats(Size(1, c.head_dim), 100 + static_cast<unsigned>(s));
+      auto value = RandomFloats(Size(1, c.head_dim), 900 + static_cast<unsigned>(s));
+      if (sink > 0 && s == 0) {  // its score is `sink`, its value small
+        double square = 0;
+        for (const float q : q_) square += double{q} * q;
+        for (std::size_t i = 0; i < key.size(); ++i)
+          key[i] = static_cast<float>(double{sink} * q_[i] / square), value[i] /= 1000;
+      }
+      auto whole = key;
+      for (std::size_t i = 0; i < origin.size(); ++i) whole[i] += origin[i];
       auto& block = memory_[static_cast<std::size_t>(s / kKvBlock)];
       StoreKeyAndValue({.type = c.type,
                         .head_dim = c.head_dim,
@@ -51,7 +61,7 @@ class Fixture {
                         .value = value.data(),
                         .keys = block.data(),
                         .values = block.data() + keys});
-      keys_.push_back(key);
+      keys_.push_back(whole);
       values_.push_back(value);
     }
     if (c.head_dim % 32 != 0) return;
@@ -103,10 +113,19 @@ class Fixture {
                    .spans = spans.data(),
                    .scores = scores_.data(),
                    .score_cap = score_cap,
+                   .key_origin = key_origin,
                    .state = into.state().Row(first, case_.head_dim)});
   }
 
   float score_cap = 0;
+  const float* key_origin = nullptr;
+
+  float QueryTimes(int row, const std::vector<float>& vector) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < vector.size(); ++i)
+      sum += double{q_[static_cast<std::size_t>(row) * vector.size() + i]} * vector[i];
+    return static_cast<float>(sum);
+  }
 
   std::vector<float> Run(const OpTable& ops) {
     Partial partial(case_);
@@ -187,6 +206,22 @@ TEST(Attention, IsNearTheReference) {
   }
 }
 
+TEST(Attention, OnIntegersHasTheBitsOfTheReference) {
+  for (const Case& c : Cases()) {
+    if (c.type != KvType::kQ8) continue;
+    Fixture fixture(c);
+    Fixture::Partial expected(c);
+    fixture.Attend(ReferenceOps(), c.begin, c.end, expected);
+    for (const OpTable* ops : FastTables()) {
+      Fixture::Partial got(c);
+      fixture.Attend(*ops, c.begin, c.end, got);
+      EXPECT_EQ(got.max, expected.max) << Name(*ops, c);
+      EXPECT_EQ(got.total, expected.total) << Name(*ops, c);
+      EXPECT_EQ(got.out, expected.out) << Name(*ops, c);
+    }
+  }
+}
+
 TEST(Attention, ReferenceIsNearTheExactSoftmax) {
   for (const Case& c : Cases()) {
     Fixture fixture(c);
@@ -195,11 +230,58 @@ TEST(Attention, ReferenceIsNearTheExactSoftmax) {
     // Scores are of order 1. f16 has 11 bits, so weights and values are off by some 2^-11 each;
     // Q8_0 has a step of some 3 / 127 of a value's deviation, so they are off by some 2^-7. Q4_0's
     // step is 3 / 8 of it.
-    const std::map<KvType, double> tolerances = {
-        {KvType::kF32, 2e-6}, {KvType::kF16, 2e-3}, {KvType::kQ8_0, 0.03}, {KvType::kQ4_0, 0.4}};
+    const std::map<KvType, double> tolerances = {{KvType::kF32, 2e-6},
+                                                 {KvType::kF16, 2e-3},
+                                                 {KvType::kQ8_0, 0.03},
+                                                 {KvType::kQ4_0, 0.4},
+                                                 {KvType::kQ8, 0.03}};
     const double tolerance = tolerances.at(c.type);
     for (std::size_t i = 0; i < got.size(); ++i)
       ASSERT_NEAR(got[i], exact[i], tolerance) << Name(ReferenceOps(), c) << " at " << i;
+  }
+}
+
+TEST(Attention, KeysWithoutTheirOriginHaveTheSoftmaxOfWholeKeys) {
+  const Case c{KvType::kQ8, 3, 64, 0, 250};
+  std::vector<float> origin(64);
+  origin[5] = 354;
+  origin[40] = -90;
+  Fixture fixture(c, origin);
+  fixture.key_origin = origin.data();
+  const auto exact = fixture.Exact();
+  std::vector<const OpTable*> tables = FastTables();
+  tables.push_back(&ReferenceOps());
+  const auto expected = fixture.Run(ReferenceOps());
+  for (const OpTable* ops : tables) {
+    const auto got = fixture.Run(*ops);
+    EXPECT_EQ(got, expected) << ops->name;
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], exact[i], 0.03) << ops->name;
+    // The maximum is that of whole scores, so that parts with and without an origin can be merged.
+    Fixture::Partial with(c), without(c);
+    fixture.Attend(*ops, 0, 250, with);
+    fixture.key_origin = nullptr;
+    fixture.Attend(*ops, 0, 250, without);
+    fixture.key_origin = origin.data();
+    for (std::size_t g = 0; g < 3; ++g)
+      EXPECT_NEAR(with.max[g] - without.max[g], fixture.QueryTimes(static_cast<int>(g), origin),
+                  1e-3);
+  }
+}
+
+// Weights far below the row's maximum, which draws a token whose value is small: bytes relative to
+// the row's maximum would lose them all.
+TEST(Attention, ATokenThatDrawsMostAttentionDoesNotHideTheOthers) {
+  const Case c{KvType::kQ8, 1, 64, 0, 256};
+  Fixture fixture(c, {}, /*sink=*/6.0F);
+  const auto exact = fixture.Exact();
+  for (const OpTable* ops : FastTables()) {
+    const auto got = fixture.Run(*ops);
+    double error = 0, size = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      error += std::pow(got[i] - exact[i], 2);
+      size += exact[i] * exact[i];
+    }
+    EXPECT_LT(std::sqrt(error / size), 0.05) << ops->name;
   }
 }
 
@@ -234,7 +316,7 @@ TEST(Attention, EachTokenOfATileHasTheBitsItHasAlone) {
   struct Tile {
     int first, tokens, window;
   };
-  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32}) {
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32, KvType::kQ8}) {
     for (const int group : {1, 3, 5, 30}) {
       for (const Tile& tile :
            {Tile{0, 24, 0}, Tile{55, 20, 0}, Tile{120, 7, 50}, Tile{70, 70, 65}}) {

@@ -152,7 +152,7 @@ class Tools:
 
     def token_ms(self, model, prompt, seeds, tokens=100):
         """Times between the events of streamed answers, each a token: as a client of the daemon sees them."""
-        settings = ["server.port=0", f"model.path={model}", "hot.device=cpu", "spec.mode=off", "engine.prefix_cache_mib=0", "engine.context_length=512"]
+        settings = ["server.port=0", f"model.path={model}", "hot.device=cpu", "spec.mode=off", "prefix_cache.memory=0MiB", "engine.context_length=512"]
         daemon = subprocess.Popen([self.bin / "thermoclined", *(word for s in settings for word in ("--set", s))], stderr=subprocess.PIPE, text=True)
         try:
             url, gaps = None, []

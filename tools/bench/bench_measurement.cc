@@ -59,7 +59,7 @@ Status BenchMeasurement::Run() {
     const double instructions = MeasureGopPerS(*model_.ops, *model_.pool);
     if (r >= 0) instructions_.values.push_back(instructions);
     cache_->Clear();
-    ASSIGN_OR_RETURN(const double prefill_s, Prefill());
+    ASSIGN_OR_RETURN(const double prefill_s, MeasurePrefill(r >= 0));
     if (streams()) {
       RETURN_IF_ERROR(RunFromFlash(r >= 0, bandwidth, prefill_s));
       continue;
@@ -147,12 +147,32 @@ Status BenchMeasurement::ProbeNetworks(ModeRun& run) {
   return OkStatus();
 }
 
+Result<double> BenchMeasurement::MeasurePrefill(bool keep) {
+  const double ghz = ClockGhz();
+  const exec::AttentionCounters before = transformer_->attention_counters();
+  ASSIGN_OR_RETURN(const double seconds, Prefill());
+  const exec::AttentionCounters& after = transformer_->attention_counters();
+  const double taken = after.seconds - before.seconds, scores = after.scores - before.scores;
+  if (!keep || scores == 0) return seconds;
+  attention_share_.values.push_back(taken / seconds);
+  attention_gop_.values.push_back((after.operations - before.operations) / taken / 1e9);
+  attention_cycles_.values.push_back(taken * ghz * 1e9 * model_.pool->threads() / scores);
+  return seconds;
+}
+
+PromptAttention BenchMeasurement::prompt_attention() const {
+  if (attention_share_.values.empty()) return {};
+  return {attention_share_.median(), attention_gop_.median(), attention_cycles_.median()};
+}
+
 Result<double> BenchMeasurement::Prefill() {
   const auto begin = Clock::now();
   for (std::size_t at = 0; at < prompt_.size(); at += kBenchChunk) {
     const std::size_t count = std::min<std::size_t>(prompt_.size() - at, kBenchChunk);
+    const bool last = at + count == prompt_.size();
     RETURN_IF_ERROR(transformer_
-                        ->Forward(std::span(prompt_).subspan(at, count), *cache_, Logits::kLast,
+                        ->Forward(std::span(prompt_).subspan(at, count), *cache_,
+                                  last ? Logits::kLast : Logits::kNothing,
                                   exec::Transformer::Step::kPrefill)
                         .status());
   }
@@ -243,18 +263,31 @@ double BenchMeasurement::KvBytes(int depth) const {
          kernels::kKvBlock;
 }
 
+double BenchMeasurement::LeftOutOfPrompt() const {
+  const int stores = transformer_->LayersBeforeStoring();
+  double operations = 0;
+  for (int l = stores; l < model_.config.num_hidden_layers; ++l) {
+    const model::LayerWeights& w = model_.weights->layers[l];
+    operations += static_cast<double>(transformer_->ffn().dense_operations(l));
+    for (const model::Linear* linear : {&w.q, &w.attn_output, &w.k, &w.v}) {
+      const bool stored = l == stores && (linear == &w.k || linear == &w.v);
+      if (!stored) operations += static_cast<double>(linear->weight.rows) * linear->weight.cols;
+    }
+  }
+  return operations * ((size_.prefill - 1) / kBenchChunk * kBenchChunk);
+}
+
 std::vector<BenchPhase> BenchMeasurement::Phases() const {
   const TokenWork attention = AttentionWork(std::max(size_.prefill, size_.depth)),
                   head = HeadWork(), dense = DenseFfnWork();
-  // A chunk reads the weights once, of the experts as many as its tokens may choose, and the head
-  // for its last token.
+  // A chunk reads the weights once, of the experts as many as its tokens may choose; the last token
+  // has the head.
   const int chunk = std::min(size_.prefill, kBenchChunk);
   const model::ExpertConfig& e = model_.config.experts;
   const int experts = std::min(e.num_experts, e.num_experts_per_tok * chunk);
-  const int chunks = (size_.prefill + kBenchChunk - 1) / kBenchChunk;
-  const TokenWork prompt = {
-      static_cast<double>(model_.weights->bytes_per_step(experts)) / chunk,
-      attention.operations + dense.operations + head.operations * chunks / size_.prefill};
+  const TokenWork prompt = {static_cast<double>(model_.weights->bytes_per_step(experts)) / chunk,
+                            attention.operations + dense.operations +
+                                (head.operations - LeftOutOfPrompt()) / size_.prefill};
   const TokenWork token = attention + head;
   std::vector<BenchPhase> phases = {
       MakePhase("prefill", size_.prefill, prompt, prefill_),

@@ -58,6 +58,13 @@ struct BenchPhase {
   }
 };
 
+// Attention in a prompt, without its projections; medians.
+struct PromptAttention {
+  double share = 0;           // of the prompt's time
+  double gop_per_s = 0;       // billions of multiply-adds per second
+  double cycles_a_score = 0;  // of one core
+};
+
 // Thread-compatible. Borrows both.
 class BenchMeasurement {
  public:
@@ -80,6 +87,8 @@ class BenchMeasurement {
   const Samples& bandwidth() const { return bandwidth_; }
   // The speed of the dot product alone, in billions of multiply-adds per second.
   const Samples& instructions() const { return instructions_; }
+  // Zeros if no layer's attention is computed here.
+  PromptAttention prompt_attention() const;
   const char* bandwidth_of() const { return probe_.reads_weights() ? "the weights" : "1 GiB"; }
 
  private:
@@ -103,6 +112,8 @@ class BenchMeasurement {
   Status ProbeNetworks(ModeRun& run);
   // Both return seconds.
   Result<double> Prefill();
+  // As Prefill, and records attention's part if `keep`.
+  Result<double> MeasurePrefill(bool keep);
   Result<double> Decode(Logits wanted);
   // Fills the KV cache up to `depth` with small finite numbers, since only the bytes matter.
   void FillTo(int depth);
@@ -114,6 +125,8 @@ class BenchMeasurement {
   TokenWork AttentionWork(int depth) const;
   TokenWork LeftOutOfAttention() const;
   TokenWork HeadWork() const;
+  // Multiply-adds of the layers that a prompt's steps but the last leave out, for all their tokens.
+  double LeftOutOfPrompt() const;
   // Bytes of the KV cache that a token at `depth` reads.
   double KvBytes(int depth) const;
   BenchPhase MakePhase(const std::string& name, int tokens, const TokenWork& work,
@@ -130,6 +143,7 @@ class BenchMeasurement {
   TokenWork ffn_per_token_;
   Samples bandwidth_, instructions_;             // GB/s; billions of multiply-adds per second
   Samples prefill_, decode_, head_, attention_;  // seconds per token
+  Samples attention_share_, attention_gop_, attention_cycles_;  // of prompts
 };
 
 }  // namespace thermocline::tools

@@ -34,6 +34,12 @@ const Json* FindRun(const Json& report, const std::string& phase) {
   return nullptr;
 }
 
+Json AttentionJson(const PromptAttention& attention) {
+  return Json::Object{{"share", attention.share},
+                      {"gop_per_s", attention.gop_per_s},
+                      {"cycles_a_score", attention.cycles_a_score}};
+}
+
 }  // namespace
 
 Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
@@ -61,6 +67,7 @@ Json BenchReport(const load::LoadedModel& model, const BenchMeasurement& m) {
                       {"read_bandwidth_of", m.bandwidth_of()},
                       {"instruction_ceiling_gop_s", m.instructions().median()},
                       {"runs", std::move(runs)},
+                      {"prompt_attention", AttentionJson(m.prompt_attention())},
                       {"flash", m.streams() ? m.flash().ToJson(model) : Json()},
                       {"hot", HotJson(m.hot())}};
 }
@@ -81,6 +88,13 @@ void PrintBench(const load::LoadedModel& model, const BenchMeasurement& m) {
                 p.tokens_per_s.max(), p.work.bytes / 1e6, 100 * p.bandwidth_share,
                 100 * p.instruction_share, Ceiling(m, p), p.bound_by());
   }
+  if (const PromptAttention attention = m.prompt_attention(); attention.share > 0)
+    std::printf(
+        "\nattention takes %.0f%% of the prompt: %.0f G multiply-adds/s (%.0f%% of the dot "
+        "products alone), %.1f cycles a score and core\n",
+        100 * attention.share, attention.gop_per_s,
+        100 * attention.gop_per_s / std::max(1e-9, m.instructions().median()),
+        attention.cycles_a_score);
   if (m.streams()) m.flash().Print(model);
   PrintHot(m.hot());
 }

@@ -10,4 +10,7 @@ namespace thermocline::tools {
 // Billions of multiply-adds per second. Takes some milliseconds.
 double MeasureGopPerS(const kernels::OpTable& ops, base::WorkerPool& pool);
 
+// The clock of the core that calls, by a chain of additions, each of which takes a cycle.
+double ClockGhz();
+
 }  // namespace thermocline::tools

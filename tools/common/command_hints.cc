@@ -13,7 +13,6 @@ struct OtherName {
 };
 
 constexpr std::string_view kServe = "`thermoclined MODEL` serves a model",
-                           kNoList = "no list of models is kept: name a file or a folder",
                            kModel = "the model is named without an option";
 
 // Commands and options of Ollama, llama.cpp and LM Studio.
@@ -25,9 +24,8 @@ constexpr OtherName kCommands[] = {
     {"show", "`thermocline inspect MODEL` shows a file"},
     {"quantize", "`thermocline convert MODEL OUT --quantize q4_k` quantises"},
     {"perplexity", "`thermocline eval MODEL --text FILE` measures perplexity"},
-    {"pull", "models are not downloaded: name a file or a folder"},
-    {"list", kNoList},
-    {"ls", kNoList},
+    {"get", "`thermocline pull NAME` fetches a model"},
+    {"ls", "`thermocline list` shows the models on this machine"},
     {"ps", "`GET /v1/status` of the daemon says what it serves"},
 };
 constexpr OtherName kOptions[] = {
@@ -45,12 +43,16 @@ constexpr OtherName kOptions[] = {
     {"--model", kModel},
 };
 
+std::string HintOfNearest(const std::string& name, const std::vector<std::string>& known) {
+  const std::string nearest = base::NearestName(name, known);
+  return nearest.empty() ? "" : StrCat("did you mean ", nearest, "?");
+}
+
 std::string HintFrom(std::span<const OtherName> others, const std::string& name,
                      const std::vector<std::string>& known) {
   for (const OtherName& other : others)
     if (other.theirs == name) return std::string(other.hint);
-  const std::string nearest = base::NearestName(name, known);
-  return nearest.empty() ? "" : StrCat("did you mean ", nearest, "?");
+  return HintOfNearest(name, known);
 }
 
 }  // namespace
@@ -61,6 +63,11 @@ std::string HintForCommand(const std::string& name, const std::vector<std::strin
 
 std::string HintForOption(const std::string& name, const std::vector<std::string>& known) {
   return HintFrom(kOptions, name, known);
+}
+
+std::string HintForPassedOption(const std::string& name, const std::vector<std::string>& known) {
+  const std::string hint = HintOfNearest(name, known);
+  return hint.empty() ? "options of the program stand behind --" : hint;
 }
 
 }  // namespace thermocline::tools

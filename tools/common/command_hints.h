@@ -11,5 +11,7 @@ namespace thermocline::tools {
 // that exist, options with their dashes.
 std::string HintForCommand(const std::string& name, const std::vector<std::string>& known);
 std::string HintForOption(const std::string& name, const std::vector<std::string>& known);
+// For a command that passes arguments behind "--" to another program.
+std::string HintForPassedOption(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace thermocline::tools

@@ -168,13 +168,15 @@ int RefuseCommand(const CLI::App& app, const std::string& name) {
   return RefuseName(app.get_name(), StrCat("command '", name, "'"), HintForCommand(name, known));
 }
 
-int RefuseOption(const CLI::App& app, const CLI::App& command, const std::string& text) {
+// `passes`: the command takes any option behind "--".
+int RefuseOption(const CLI::App& app, const CLI::App& command, const std::string& text,
+                 bool passes) {
   const std::string name = text.substr(0, text.find('='));
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
   return RefuseName(StrCat(app.get_name(), " ", command.get_name()), StrCat("option '", name, "'"),
-                    HintForOption(name, known));
+                    passes ? HintForPassedOption(name, known) : HintForOption(name, known));
 }
 
 }  // namespace
@@ -211,13 +213,16 @@ OptionRef OptionSet::Add(const std::string& names, std::vector<std::string>& tex
   return Grouped(app_.add_option(names, texts, help));
 }
 OptionSet OptionSet::Under(const std::string& heading) const {
-  OptionSet under(app_);
+  OptionSet under(app_, passed_);
   under.heading_ = heading;
   return under;
 }
 
 OptionRef OptionSet::Find(const std::string& name) const {
   return OptionRef(app_.get_option(name));
+}
+void OptionSet::PassOn(std::vector<std::string>& arguments) const {
+  passed_[app_.get_name()] = &arguments;
 }
 void OptionSet::AddFooter(const std::string& text) const { app_.footer(text); }
 void OptionSet::OnParsed(std::function<void()> function) const {
@@ -233,7 +238,16 @@ CommandLine::CommandLine(const std::string& program, const std::string& version,
 }
 
 OptionSet CommandLine::AddCommand(const std::string& name, const std::string& help) {
-  return OptionSet(*app_->add_subcommand(name, help));
+  return {*app_->add_subcommand(name, help), passed_};
+}
+
+int CommandLine::TakePassed(int argc, char** argv) const {
+  const auto target = argc > 1 ? passed_.find(argv[1]) : passed_.end();
+  if (target == passed_.end()) return argc;
+  char** const end = argv + argc;
+  char** const mark = std::find(argv, end, std::string_view("--"));
+  if (mark != end) target->second->assign(mark + 1, end);
+  return static_cast<int>(mark - argv);
 }
 
 std::optional<int> CommandLine::Parse(int argc, char** argv) {
@@ -241,13 +255,14 @@ std::optional<int> CommandLine::Parse(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-' && app_->get_subcommands(is_first).empty())
     return RefuseCommand(*app_, argv[1]);
   try {
-    app_->parse(argc, argv);
+    app_->parse(TakePassed(argc, argv), argv);
   } catch (const CLI::ExtrasError& error) {
     const CLI::App& command = *app_->get_subcommands().front();
     const std::vector<std::string> extras = command.remaining();
     const auto option = std::find_if(extras.begin(), extras.end(),
                                      [](const std::string& text) { return text.starts_with('-'); });
-    if (option != extras.end()) return RefuseOption(*app_, command, *option);
+    if (option != extras.end())
+      return RefuseOption(*app_, command, *option, passed_.contains(command.get_name()));
     return app_->exit(error) == 0 ? kExitDone : kExitUsage;
   } catch (const CLI::ParseError& error) {
     return app_->exit(error) == 0 ? kExitDone : kExitUsage;

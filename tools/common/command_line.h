@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,10 +35,13 @@ class OptionRef {
   CLI::Option* option_;
 };
 
+// The targets of arguments that are passed on to another program, by the subcommand's name.
+using PassedArguments = std::map<std::string, std::vector<std::string>*>;
+
 // The options of one subcommand. Values are written while the command line is parsed.
 class OptionSet {
  public:
-  explicit OptionSet(CLI::App& app) : app_(app) {}
+  OptionSet(CLI::App& app, PassedArguments& passed) : app_(app), passed_(passed) {}
   // `names`: "-t,--threads"; without a dash a positional argument. A bool is a flag, which
   // "!--no-x" sets to false.
   OptionRef Add(const std::string& names, const OptionValue& value, const std::string& help) const;
@@ -48,6 +52,9 @@ class OptionSet {
                 const std::string& help) const;
   // The same set; options added through the returned one appear under a heading in --help.
   OptionSet Under(const std::string& heading) const;
+  // Lets the command line go on behind "--" with arguments that are not parsed: they are stored as
+  // they are.
+  void PassOn(std::vector<std::string>& arguments) const;
   // Requires: an option of this name was added.
   OptionRef Find(const std::string& name) const;
   // Adds text after the options in --help.
@@ -59,6 +66,7 @@ class OptionSet {
   OptionRef Grouped(CLI::Option* option) const;
 
   CLI::App& app_;
+  PassedArguments& passed_;
   std::string heading_ = {};  // "" = the first one
 };
 
@@ -74,7 +82,11 @@ class CommandLine {
   std::string command() const;
 
  private:
+  // The number of arguments in front of "--", if the subcommand passes those behind it on.
+  int TakePassed(int argc, char** argv) const;
+
   std::shared_ptr<CLI::App> app_;  // shared_ptr, since the type is incomplete here
+  PassedArguments passed_;
 };
 
 }  // namespace thermocline::tools

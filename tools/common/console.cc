@@ -3,8 +3,24 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <optional>
 
 namespace thermocline::tools {
+namespace {
+
+std::optional<int> exit_status;
+
+}  // namespace
+
+void SetExitStatus(int status) { exit_status = status; }
+int ExitStatusOr(int usual) { return exit_status.value_or(usual); }
+
+std::string DaemonPath() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "thermoclined").string();
+}
 
 ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)), terminal_(::isatty(STDERR_FILENO) != 0) {}

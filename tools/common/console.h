@@ -31,7 +31,21 @@ Command AddCalibrate(const OptionSet& set);
 Command AddEval(const OptionSet& set);
 Command AddSynth(const OptionSet& set);
 Command AddProfile(const OptionSet& set);
+Command AddPull(const OptionSet& set);
+Command AddList(const OptionSet& set);
+Command AddRemove(const OptionSet& set);
+Command AddPs(const OptionSet& set);
 Command AddTrainPredictor(const OptionSet& set);
+Command AddLaunch(const OptionSet& set);
+
+// Replaces kExitDone or kExitFailed as this process's exit status, for a command that passes on the
+// status of a program that it has run.
+void SetExitStatus(int status);
+// The status of SetExitStatus, otherwise `usual`.
+int ExitStatusOr(int usual);
+
+// The path of thermoclined beside this program.
+std::string DaemonPath();
 
 // A progress bar on stderr, shown only on a terminal.
 class ProgressBar {

@@ -65,6 +65,10 @@ Result<std::unique_ptr<load::LoadedModel>> LoadWithProgress(const ModelOptions& 
   ProgressBar bar("loading");
   auto model = load::LoadModel({.model = options, .sizes = sizes, .on_progress = bar.callback()});
   bar.Clear();
+  if (model.ok() && (*model)->config.architecture->encoder)
+    return base::FailedPrecondition((*model)->path,
+                                    ": an encoder, which makes vectors of texts and writes none: "
+                                    "serve it (thermocline serve), and ask /v1/embeddings");
   return model;
 }
 

@@ -1,23 +1,21 @@
 #include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 
 #include "engine/base/file.h"
+#include "engine/base/piped_process.h"
 #include "engine/base/strings.h"
 #include "engine/base/system_memory.h"
+#include "engine/load/kv_advice.h"
 #include "engine/model/model_file.h"
 #include "engine/model/open/builtin.h"
 #include "engine/model/open/open_model.h"
 #include "engine/store/device_probe.h"
+#include "tools/common/console.h"
 #include "tools/doctor/checks.h"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration)
 
 namespace thermocline::tools {
 namespace {
@@ -28,29 +26,13 @@ struct Ran {
   std::string output;
 };
 std::optional<Ran> RunProgram(const std::vector<std::string>& words) {
-  int pipe_fds[2];
-  if (::pipe2(pipe_fds, O_CLOEXEC) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::close(pipe_fds[1]);
+  using Process = base::PipedProcess;
+  const auto process = Process::Start(words, Process::Errors::kWithOutput);
+  if (!process.ok()) return std::nullopt;
   Ran out;
-  std::array<char, 4096> buffer{};
-  for (ssize_t n; error == 0 && (n = ::read(pipe_fds[0], buffer.data(), buffer.size())) > 0;)
-    out.output.append(buffer.data(), n);
-  ::close(pipe_fds[0]);
-  if (error != 0) return std::nullopt;
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  out.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  for (std::string text = (*process)->Read(); !text.empty(); text = (*process)->Read())
+    out.output += text;
+  out.code = (*process)->Wait();
   while (!out.output.empty() && out.output.back() == '\n') out.output.pop_back();
   return out;
 }
@@ -84,6 +66,10 @@ Finding CheckModel(const std::string& model) {
                         " that may be used: `thermocline pack` writes the bundle that neurons on "
                         "flash are read from, or take a smaller type");
   }
+  constexpr int kLongPrompt = 16'384;  // tokens: an agent's first one has 7,000 to 30,000
+  const model::ModelConfig& config = (**file).config;
+  if (out.advice.empty() && config.max_position_embeddings >= kLongPrompt)
+    out.advice = load::KvAdvice(config, kernels::KvType::kF16, kLongPrompt, *kernels::CpuOps());
   return out;
 }
 
@@ -112,9 +98,7 @@ Finding CheckDisk(const std::string& model) {
 
 Finding CheckConfig(const std::string& path) {
   constexpr const char* kName = "configuration";
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string daemon = (self.parent_path() / "thermoclined").string();
+  const std::string daemon = DaemonPath();
   const auto ran = RunProgram({daemon, "--config", path, "--check"});
   if (!ran.has_value())
     return {kName, Verdict::kWarning, StrCat(daemon, " cannot be started"),

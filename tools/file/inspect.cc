@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <map>
 
-#include "engine/base/bytes.h"
+#include "engine/base/strings.h"
 #include "engine/model/model_file.h"
 #include "engine/model/open/builtin.h"
 #include "engine/model/open/open_model.h"
@@ -28,6 +28,8 @@ const char* KindName(model::VocabularyKind kind) {
       return "byte-level bpe";
     case model::VocabularyKind::kSpaceBpe:
       return "bpe over characters";
+    case model::VocabularyKind::kWordPiece:
+      return "wordpiece";
   }
   return "";
 }
@@ -79,6 +81,10 @@ Json Describe(const model::ModelFile& file) {
                              {"rope_theta", c.rope.theta},
                              {"hidden_act", std::string(model::ActivationName(c.hidden_act))},
                              {"tie_word_embeddings", c.tie_word_embeddings}});
+    if (c.window_head_dim > 0) {
+      config.Set("window_kv_heads", c.window_kv_heads);
+      config.Set("window_head_dim", c.window_head_dim);
+    }
     DescribeFeedForward(file, config);
     DescribeExperts(c.experts, config);
     out.Set("config", std::move(config));
@@ -112,28 +118,23 @@ Json Describe(const model::ModelFile& file) {
   out.Set("types", std::move(by_type));
   out.Set("tensors", std::move(tensors));
   // Long arrays (the vocabulary) are shown by their length.
-  Json metadata{Json::Object{}};
+  Json::Object metadata;  // a file may have a million keys
   for (const auto& [key, value] : file.metadata.as_object()) {
     const bool is_long = value.is_array() && value.as_array().size() > 16;
-    metadata.Set(key, is_long ? Json(StrCat("[", value.as_array().size(), " values]")) : value);
+    metadata.emplace_back(key,
+                          is_long ? Json(StrCat("[", value.as_array().size(), " values]")) : value);
   }
-  out.Set("metadata", std::move(metadata));
+  out.Set("metadata", Json(std::move(metadata)));
   return out;
-}
-
-// `text` without control characters, so that a file cannot control the terminal.
-std::string Printable(std::string text) {
-  for (char& c : text) c = base::ByteOf(c) < 0x20 || c == 0x7F ? ' ' : c;
-  return text;
 }
 
 void PrintTable(const Json& d, bool tensors) {
   const auto print_object = [](const char* title, const Json& object) {
     std::printf("\n%s\n", title);
     for (const auto& [key, value] : object.as_object()) {
-      std::string text = value.is_string() ? value.as_string() : value.Dump();
-      if (text.size() > 100) text = text.substr(0, 97) + "...";
-      std::printf("  %-42s %s\n", Printable(key).c_str(), Printable(text).c_str());
+      const std::string text = value.is_string() ? value.as_string() : value.Dump();
+      std::printf("  %-42s %s\n", base::EscapeControls(key).c_str(),
+                  base::EscapeControls(base::Shorten(text, 100)).c_str());
     }
   };
   std::printf("%s (%s)\n", d.Find("path")->as_string().c_str(),
@@ -152,10 +153,10 @@ void PrintTable(const Json& d, bool tensors) {
   }
   if (tensors) {
     for (const Json& t : d.Find("tensors")->as_array()) {
-      std::printf("  %-32s %-5s [%lld, %lld]\n", t.Find("name")->as_string().c_str(),
-                  t.Find("type")->as_string().c_str(),
-                  static_cast<long long>(t.Find("rows")->as_int()),
-                  static_cast<long long>(t.Find("cols")->as_int()));
+      std::printf(
+          "  %-32s %-5s [%lld, %lld]\n", base::EscapeControls(t.Find("name")->as_string()).c_str(),
+          t.Find("type")->as_string().c_str(), static_cast<long long>(t.Find("rows")->as_int()),
+          static_cast<long long>(t.Find("cols")->as_int()));
     }
   }
   print_object("metadata", *d.Find("metadata"));

@@ -23,7 +23,7 @@ Scales AbsentScales(const ModelConfig& c) {
 // it.
 // Source: llama.cpp's gemma2 and gemma3.
 double AbsentAttentionScale(const ModelConfig& c) {
-  if (c.architecture->altup) return 1;
+  if (c.architecture->altup || c.architecture->window_heads) return 1;
   const std::string_view name = c.architecture->name;
   const bool large = (name == "gemma2" && c.num_hidden_layers == 46) ||
                      (name == "gemma3" && c.num_hidden_layers == 62);
@@ -34,7 +34,8 @@ double AbsentAttentionScale(const ModelConfig& c) {
 Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   const Architecture& a = *c.architecture;
   if (c.sliding_window == 0 || !a.unscaled_window_rope) return OkStatus();
-  c.window_rope.dim = c.rope.dim;
+  const int dim = c.window_head_dim > 0 ? c.window_head_dim : c.rope.dim;
+  ASSIGN_OR_RETURN(c.window_rope.dim, keys.Int(prefix + "rope.dimension_count_swa", dim));
   ASSIGN_OR_RETURN(c.window_rope.theta,
                    keys.Double(prefix + "rope.freq_base_swa",
                                a.window_theta > 0 ? a.window_theta : c.rope.theta));

@@ -11,6 +11,9 @@ Status ReadGgufScales(const Keys& keys, const std::string& prefix, ModelConfig& 
 // Reads Gemma 3n's fields (altup.cc). Requires: the shapes are set.
 Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string& prefix,
                      ModelConfig& config);
+// Reads Gemma 4's fields (gemma4.cc). Requires: the shapes and windows are set.
+Status ReadGgufGemma4(const ModelFile& model, const Keys& keys, const std::string& prefix,
+                      ModelConfig& config);
 // Reads the layers with a window. Requires: sliding_window is set.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
 // Reads the recurrent layers (recurrent.cc). Requires: the number of layers is set.

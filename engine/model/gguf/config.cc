@@ -36,13 +36,14 @@ Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int valu
 // Returns the largest of a size that is given per layer, with 0 for layers without the part.
 Result<int> Largest(const Keys& keys, const std::string& key, const ModelConfig& c,
                     std::optional<int> absent) {
-  if (c.architecture->recurrent == Mixer::kAttention || !keys.Has(key))
+  const Architecture& a = *c.architecture;
+  if ((a.recurrent == Mixer::kAttention && !a.window_heads) || !keys.Has(key))
     return keys.Int(key, absent);
   ASSIGN_OR_RETURN(const auto sizes,
                    keys.IntsByLayer(key, std::clamp(c.num_hidden_layers, 1, kLayersMax)));
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   for (const int size : sizes)
-    if (size != 0 && size != largest)
+    if (size != 0 && size != largest && !a.window_heads)
       return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
   return largest;
 }
@@ -136,6 +137,7 @@ Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& 
   e.router = c.architecture->router;
   if (IsGlmFlash(model, c)) e.router.gating = Gating::kSigmoid;
   e.shared_gated = c.architecture->shared_gated;
+  e.shared_averaged = c.architecture->shared_averaged;
   ASSIGN_OR_RETURN(e.num_experts_per_tok, keys.Int(prefix + "expert_used_count"));
   ASSIGN_OR_RETURN(e.intermediate_size,
                    keys.Int(prefix + "expert_feed_forward_length", c.intermediate_size));
@@ -176,7 +178,7 @@ Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
 
 // The vocabulary's size is the embedding's; learned positions have a separate table.
 Status ReadTables(const ModelFile& model, ModelConfig& c) {
-  c.tie_word_embeddings = model.Find("output.weight") == nullptr;
+  c.tie_word_embeddings = !c.architecture->encoder && model.Find("output.weight") == nullptr;
   const TensorInfo* embedding = model.Find("token_embd.weight");
   if (embedding == nullptr) return base::InvalidArgument("tensor 'token_embd.weight' is missing");
   c.vocab_size = static_cast<int>(std::min<std::int64_t>(embedding->rows, INT32_MAX));
@@ -195,7 +197,7 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
 }
 
 // Rejects files whose metadata selects a variant of the architecture that is not supported.
-Status RefuseKeys(const Keys& keys, const std::string& prefix) {
+Status RefuseKeys(const Keys& keys, const std::string& prefix, const Architecture& a) {
   ASSIGN_OR_RETURN(const bool parallel, keys.Bool(prefix + "use_parallel_residual", false));
   ASSIGN_OR_RETURN(const bool causal, keys.Bool(prefix + "attention.causal", true));
   ASSIGN_OR_RETURN(const double clamp, keys.Double(prefix + "attention.clamp_kqv", 0.0));
@@ -203,7 +205,7 @@ Status RefuseKeys(const Keys& keys, const std::string& prefix) {
     return base::Unimplemented("key '", prefix, key, "' is ", value, ", which is not supported");
   };
   if (parallel && prefix == "stablelm.") return refuse("use_parallel_residual", "true");
-  if (!causal) return refuse("attention.causal", "false");
+  if (!causal && !a.encoder) return refuse("attention.causal", "false");
   if (clamp > 0) return refuse("attention.clamp_kqv", "not 0");
   return OkStatus();
 }
@@ -219,19 +221,34 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
     return base::InvalidArgument(
         "holds PowerInfer's choice of neurons for a GPU, no model; open the model itself");
   }
+  ASSIGN_OR_RETURN(const std::string type, keys.String("general.type"));
+  if (type == "adapter")
+    return base::InvalidArgument(
+        "holds a LoRA adapter, which is not applied to models here; take the model that it was "
+        "merged into");
+  if (type == "imatrix")
+    return base::InvalidArgument(
+        "holds an importance matrix, no model: it is for `thermocline "
+        "convert --imatrix`");
   ASSIGN_OR_RETURN(c.architecture, FindArchitecture(name));
   const std::string prefix = name + ".";
-  RETURN_IF_ERROR(RefuseKeys(keys, prefix));
+  const std::string rms_eps = prefix + "attention.layer_norm_rms_epsilon";
+  if (keys.Has(rms_eps)) c.architecture = WithNorm(*c.architecture, Norm::kRms);
+  RETURN_IF_ERROR(RefuseKeys(keys, prefix, *c.architecture));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufRecurrent(keys, model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufAltUp(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufWindows(model.metadata, prefix, c));
+  RETURN_IF_ERROR(ReadGgufGemma4(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufRope(keys, prefix, c));
   if (c.latent.any()) SetAbsorbed(c);
+  if (c.architecture->indexed) {
+    ASSIGN_OR_RETURN(const int keys_max, keys.Int(prefix + "attention.indexer.top_k", 0));
+    CutToIndexed(keys_max, c);
+  }
   const bool rms = c.architecture->norm == Norm::kRms;
-  const std::string rms_eps = prefix + "attention.layer_norm_rms_epsilon";
   // Nemotron's files store the RMS norm's epsilon under the layer norm's key.
   ASSIGN_OR_RETURN(
       c.norm_eps,

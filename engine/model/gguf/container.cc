@@ -33,7 +33,14 @@ enum ValueType : std::uint32_t {
   kFloat64,
 };
 
-constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 24;  // vocabularies have some 2^18
+// All metadata of a file is held in memory: a file of some bytes with holes could ask for any
+// amount. Vocabularies have some 2^18 tokens of 8 bytes.
+constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 22, kTextBytesMax = 128 << 20;
+
+// The metadata that was read so far.
+struct MetadataSize {
+  std::uint64_t elements = 0, text = 0;
+};
 
 // The minimum bytes of one element, to bound array counts.
 std::uint64_t BytesMin(std::uint32_t type) {
@@ -67,36 +74,44 @@ Result<Json> ReadNumber(ByteReader& in, std::string_view key) {
   }
 }
 
-Result<std::string> ReadText(ByteReader& in, std::string_view what) {
+Result<std::string> ReadText(ByteReader& in, std::string_view what, MetadataSize& size) {
   ASSIGN_OR_RETURN(const auto length, in.Read<std::uint64_t>(what));
+  if (length > kTextBytesMax - size.text)
+    return base::DataLoss(what, ": a text of ", length,
+                          " bytes; all texts of a file together have at most ", kTextBytesMax);
+  size.text += length;
   return in.ReadString(what, length);
 }
 
-Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type);
+Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type,
+                       MetadataSize& size);
 
-Result<Json> ReadArray(ByteReader& in, std::string_view key) {
+Result<Json> ReadArray(ByteReader& in, std::string_view key, MetadataSize& size) {
   ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(key));
   ASSIGN_OR_RETURN(const auto count, in.Read<std::uint64_t>(key));
   if (type == kArray)
     return base::Unimplemented("key '", key, "': arrays of arrays are not supported");
   if (count > in.remaining() / BytesMin(type)) {
     return base::DataLoss("key '", key, "': an array of ", count, " elements does not fit the ",
-                          in.remaining(), " bytes left");
+                          in.remaining(), " bytes left; the download may be incomplete");
   }
-  if (count > kArrayElementsMax) {
+  if (count > kArrayElementsMax - size.elements) {
     return base::DataLoss("key '", key, "': an array of ", count,
-                          " elements is more than any model has (", kArrayElementsMax, ")");
+                          " elements; all arrays of a file together have at most ",
+                          kArrayElementsMax);
   }
+  size.elements += count;
   Json::Array values;
   values.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type));
+    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type, size));
     values.push_back(std::move(value));
   }
   return Json(std::move(values));
 }
 
-Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type) {
+Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type,
+                       MetadataSize& size) {
   switch (type) {
     case kUint8:
       return ReadNumber<std::uint8_t>(in, key);
@@ -123,11 +138,11 @@ Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type)
       return Json(value != 0);
     }
     case kString: {
-      ASSIGN_OR_RETURN(std::string text, ReadText(in, key));
+      ASSIGN_OR_RETURN(std::string text, ReadText(in, key, size));
       return Json(std::move(text));
     }
     case kArray:
-      return ReadArray(in, key);
+      return ReadArray(in, key, size);
     default:
       return base::DataLoss("key '", key, "' has the unknown value type ", type);
   }
@@ -135,11 +150,12 @@ Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type)
 
 Status ReadMetadata(ByteReader& in, std::uint64_t count, Json& metadata) {
   std::unordered_set<std::string> seen;
+  MetadataSize size;
   for (std::uint64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(std::string key, ReadText(in, StrCat("metadata key ", i)));
+    ASSIGN_OR_RETURN(std::string key, ReadText(in, StrCat("metadata key ", i), size));
     if (!seen.insert(key).second) return base::DataLoss("key '", key, "' appears twice");
     ASSIGN_OR_RETURN(const auto type, in.Read<std::uint32_t>(key));
-    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type));
+    ASSIGN_OR_RETURN(Json value, ReadValue(in, key, type, size));
     metadata.object().emplace_back(std::move(key), std::move(value));
   }
   return OkStatus();
@@ -181,10 +197,11 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
 }
 
 Status ReadTensors(ByteReader& in, std::uint64_t count, std::vector<TensorInfo>& tensors) {
+  MetadataSize size;
   std::unordered_set<std::string> seen;
   for (std::uint64_t i = 0; i < count; ++i) {
     TensorInfo tensor;
-    ASSIGN_OR_RETURN(tensor.name, ReadText(in, StrCat("name of tensor ", i)));
+    ASSIGN_OR_RETURN(tensor.name, ReadText(in, StrCat("name of tensor ", i), size));
     if (!seen.insert(tensor.name).second)
       return base::DataLoss("tensor '", tensor.name, "' appears twice");
     RETURN_IF_ERROR(ReadShape(in, tensor));

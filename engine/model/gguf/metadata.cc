@@ -101,6 +101,24 @@ Status ReadInfillTokens(const Keys& keys, Vocabulary& vocabulary) {
   return OkStatus();
 }
 
+// Reads the keys of WordPiece, whose texts stand between [CLS] and [SEP]. Source: llama.cpp's keys.
+Status ReadWordPiece(const Keys& keys, Vocabulary& v) {
+  const auto named = [&v](const char* text, int absent) {
+    const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
+    return found == v.tokens.end() ? absent : static_cast<int>(found - v.tokens.begin());
+  };
+  ASSIGN_OR_RETURN(v.bos, TokenId(keys, "cls_token_id", named("[CLS]", v.bos), v.size()));
+  ASSIGN_OR_RETURN(v.eos, TokenId(keys, "seperator_token_id", named("[SEP]", v.eos), v.size()));
+  ASSIGN_OR_RETURN(const bool lower, keys.Bool("tokenizer.ggml.normalizer.lowercase", true));
+  ASSIGN_OR_RETURN(const bool strip, keys.Bool("tokenizer.ggml.normalizer.strip_accents", lower));
+  if (strip) v.normalizers = {Normalization::kNfd, Normalization::kStripAccents};
+  if (lower) v.normalizers.push_back(Normalization::kLowercase);
+  v.add_bos = v.bos >= 0;
+  v.add_eos = v.eos >= 0;
+  v.add_space_prefix = true;
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
@@ -114,10 +132,13 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
     v.kind = VocabularyKind::kByteLevelBpe;
   } else if (kind == "gemma4") {
     v.kind = VocabularyKind::kSpaceBpe;
+  } else if (kind == "bert") {
+    v.kind = VocabularyKind::kWordPiece;
   } else {
     return base::Unimplemented("tokenizer '", kind,
                                "' (tokenizer.ggml.model) is not supported; supported are llama "
-                               "(SentencePiece) and gpt2 (byte-level BPE)");
+                               "(SentencePiece), gpt2 (byte-level BPE), gemma4 and bert "
+                               "(WordPiece)");
   }
   const bool sentencepiece = v.kind == VocabularyKind::kSentencePiece;
   ASSIGN_OR_RETURN(v.pre_tokenizer, keys.String("tokenizer.ggml.pre", "default"));
@@ -126,7 +147,7 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   if (sentencepiece) {
     ASSIGN_OR_RETURN(const auto scores, keys.Numbers("tokenizer.ggml.scores"));
     v.scores.assign(scores.begin(), scores.end());
-  } else {
+  } else if (v.kind != VocabularyKind::kWordPiece) {
     ASSIGN_OR_RETURN(v.merges, keys.Strings("tokenizer.ggml.merges"));
   }
   ASSIGN_OR_RETURN(v.bos, TokenId(keys, "bos_token_id", sentencepiece ? 1 : -1, v.size()));
@@ -137,7 +158,9 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   const bool bos_by_default = sentencepiece || v.pre_tokenizer == "llama-bpe" ||
                               v.pre_tokenizer == "llama3" || v.pre_tokenizer == "tekken";
   ASSIGN_OR_RETURN(v.add_bos, keys.Bool("tokenizer.ggml.add_bos_token", bos_by_default));
+  if (v.kind == VocabularyKind::kWordPiece) RETURN_IF_ERROR(ReadWordPiece(keys, v));
   if (v.bos < 0) v.add_bos = false;
+  ASSIGN_OR_RETURN(v.add_eos, keys.Bool("tokenizer.ggml.add_eos_token", v.add_eos));
   ASSIGN_OR_RETURN(v.add_space_prefix, keys.Bool("tokenizer.ggml.add_space_prefix", sentencepiece));
   ASSIGN_OR_RETURN(v.remove_extra_whitespaces,
                    keys.Bool("tokenizer.ggml.remove_extra_whitespaces", false));

@@ -130,17 +130,39 @@ void AddRecurrent(const ModelConfig& c, const std::string& prefix, MetadataBuild
                               std::vector<int>{c.rope.dim / 2, 0, 0, 0});
 }
 
+// Writes the sizes that differ by layer.
+void AddGemma4(const ModelConfig& c, const std::string& prefix, MetadataBuilder& out) {
+  std::vector<int> kv, ffn;
+  std::vector<bool> windows;
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    kv.push_back(c.HeadsOf(layer).kv_heads);
+    ffn.push_back(c.NetworkSizeOf(layer));
+    windows.push_back(c.WindowOf(layer) > 0);
+  }
+  out.Numbers<std::int32_t>(prefix + "attention.head_count_kv", 5, kv);
+  out.Numbers<std::int32_t>(prefix + "feed_forward_length", 5, ffn);
+  out.Numbers<std::uint8_t>(prefix + "attention.sliding_window_pattern", 7, windows);
+  out.Uint(prefix + "attention.key_length_swa", U32(c.window_head_dim));
+  out.Uint(prefix + "attention.value_length_swa", U32(c.window_head_dim));
+  out.Uint(prefix + "rope.dimension_count_swa", U32(c.window_rope.dim));
+  out.Uint(prefix + "attention.shared_kv_layers", U32(c.altup.shared_kv_layers));
+  out.Uint(prefix + "embedding_length_per_layer_input", U32(c.altup.embedding_dim));
+}
+
 void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   const std::string prefix = std::string(c.architecture->name) + ".";
   out.Uint(prefix + "context_length", U32(c.max_position_embeddings));
   out.Uint(prefix + "embedding_length", U32(c.hidden_size));
+  if (c.architecture->encoder) out.Bool(prefix + "attention.causal", false);
   if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", U32(c.pooling_type));
   out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
-  const bool recurrent = c.recurrent.any();
-  if (!recurrent) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
+  const bool recurrent = c.recurrent.any(), uneven = c.architecture->window_heads;
+  if (!recurrent && !uneven) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
   out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
   if (recurrent) {
     AddRecurrent(c, prefix, out);
+  } else if (uneven) {
+    AddGemma4(c, prefix, out);
   } else {
     out.Uint(prefix + "attention.head_count_kv", U32(c.num_key_value_heads));
   }
@@ -155,7 +177,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (c.sliding_window > 0) {
     out.Uint(prefix + "attention.sliding_window", U32(c.sliding_window));
     out.Uint("thermocline.max_window_layers", U32(c.max_window_layers));
-    if (c.window_period > 0)
+    if (c.window_period > 0 && !uneven)
       out.Uint(prefix + "attention.sliding_window_pattern", U32(c.window_period));
     if (c.HasWindowRope())
       out.Float(prefix + "rope.freq_base_swa", static_cast<float>(c.window_rope.theta));
@@ -193,6 +215,7 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   if (v.kind == VocabularyKind::kNone) return;
   const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
                      : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2"
+                     : v.kind == VocabularyKind::kWordPiece    ? "bert"
                                                                : "gemma4";
   out.String("tokenizer.ggml.model", kind);
   out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
@@ -206,9 +229,14 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   id("bos", v.bos);
   id("eos", v.eos);
   id("eot", v.eot);
+  if (v.kind == VocabularyKind::kWordPiece) {
+    id("cls", v.bos);
+    id("seperator", v.eos);  // as llama.cpp spells it
+  }
   id("unknown", v.unk);
   id("padding", v.pad);
   out.Bool("tokenizer.ggml.add_bos_token", v.add_bos);
+  if (v.add_eos) out.Bool("tokenizer.ggml.add_eos_token", true);
   out.Bool("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
   out.Bool("tokenizer.ggml.remove_extra_whitespaces", v.remove_extra_whitespaces);
   if (!v.stop_ids.empty()) out.Numbers<std::int32_t>("thermocline.stop_token_ids", 5, v.stop_ids);
@@ -234,6 +262,8 @@ void AddSampling(const SamplingDefaults& sampling, MetadataBuilder& metadata) {
 
 void AddModelMetadata(const ModelFile& model, MetadataBuilder& out) {
   AddConfig(model.config, out);
+  if (const TensorInfo* types = model.Find("token_types.weight"); types != nullptr)
+    out.Uint("tokenizer.ggml.token_type_count", static_cast<std::uint32_t>(types->rows));
   AddVocabulary(model.vocabulary, out);
   AddSampling(model.sampling, out);
 }

@@ -11,6 +11,7 @@
 #include "engine/model/gguf/metadata.h"
 #include "engine/model/gguf/powerinfer.h"
 #include "engine/model/gguf/shards.h"
+#include "engine/model/held_nvfp4.h"
 #include "engine/model/held_types.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/sampling_metadata.h"
@@ -90,6 +91,7 @@ Status ReadParameters(ModelFile& model) {
   if (!model.has_weights) return OkStatus();
   RETURN_IF_ERROR(SplitFused(model));
   HoldInNativeTypes(model);
+  RETURN_IF_ERROR(HoldNvfp4(model));
   RETURN_IF_ERROR(SplitLatent(model));
   RETURN_IF_ERROR(ReadPowerInfer(model));
   RETURN_IF_ERROR(ReadDivisors("rope_freqs.weight", model, model.config.rope.divisors));

@@ -133,7 +133,16 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
     return refuse("qk_layernorm", persimmon ? "false" : "true");
   for (const char* field : {"use_parallel_residual", "use_bidirectional_attention"})
     if (Flag(json, field, false)) return refuse(field, "true");
+  // Gemma 4 says which tokens it means: those of images, which do not occur here.
+  if (String(json, {"use_bidirectional_attention"}, "vision") != "vision")
+    return refuse("use_bidirectional_attention", "all");
   if (!Flag(json, "do_layer_norm_before", true)) return refuse("do_layer_norm_before", "false");
+  if (c.architecture->encoder) {
+    if (Flag(json, "is_decoder", false)) return refuse("is_decoder", "true");
+    const std::string positions = String(json, {"position_embedding_type"}, "absolute");
+    if (positions != "absolute" && !c.rotary())
+      return base::Unimplemented("position_embedding_type = ", positions, " is not supported");
+  }
   ASSIGN_OR_RETURN(const int projected, Int(json, {"word_embed_proj_dim"}, c.hidden_size));
   if (projected != c.hidden_size)
     return base::Unimplemented("word_embed_proj_dim ", projected, " other than hidden_size ",
@@ -156,7 +165,9 @@ Status CheckTypes(const Json& config) {
         "qk_layernorm", "do_layer_norm_before", "tie_word_embeddings", "norm_topk_prob",
         "rope_interleave", "use_parallel_residual", "use_bidirectional_attention"}) {
     const Json* value = config.Find(key);
-    if (value != nullptr && !value->is_null() && !value->is_bool())
+    const bool named = std::string_view(key) == "use_bidirectional_attention";
+    if (value != nullptr && !value->is_null() && !value->is_bool() &&
+        !(named && value->is_string()))
       return base::InvalidArgument("field '", key, "' is ", value->Dump(), ", not true or false");
   }
   return OkStatus();
@@ -168,6 +179,8 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   const std::string type = String(stored, {"model_type"}, "");
   ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(type));
   const Json json = WithFamilyDefaults(stored, type);
+  if (hf::FindFirst(json, {"rms_norm_eps"}) != nullptr)
+    c.architecture = WithNorm(*c.architecture, Norm::kRms);
   RETURN_IF_ERROR(ReadShapes(json, c));
   RETURN_IF_ERROR(RefuseVariants(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceRecurrent(json, c));
@@ -175,6 +188,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadCaps(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceAltUp(json, c));
+  RETURN_IF_ERROR(ReadHuggingFaceGemma4(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceWindows(json, c));
   if (c.rotary()) RETURN_IF_ERROR(ReadHuggingFaceRope(json, c));
   ASSIGN_OR_RETURN(c.norm_eps, Double(json,
@@ -182,8 +196,12 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
                                        "layer_norm_epsilon"},
                                       c.architecture->norm == Norm::kRms ? 1e-6 : 1e-5));
   RETURN_IF_ERROR(ReadActivation(json, c));
-  c.tie_word_embeddings = Flag(json, "tie_word_embeddings", false);
+  c.tie_word_embeddings = Flag(json, "tie_word_embeddings", false) && !c.architecture->encoder;
   if (c.latent.any()) SetAbsorbed(c);
+  if (c.architecture->indexed) {
+    ASSIGN_OR_RETURN(const int keys_max, Int(json, {"index_topk"}, 0));
+    CutToIndexed(keys_max, c);
+  }
   RETURN_IF_ERROR(ValidateConfig(c));
   return c;
 }

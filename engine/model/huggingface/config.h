@@ -17,6 +17,9 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& config);
 // Reads Gemma 3n's fields (altup.cc). Requires: the shapes are set. Errors as above.
 Status ReadHuggingFaceAltUp(const Json& json, ModelConfig& config);
 
+// Reads Gemma 4's fields (gemma4.cc). Requires: the shapes and experts are set. Errors as above.
+Status ReadHuggingFaceGemma4(const Json& json, ModelConfig& config);
+
 // Read the windows of attention (windows.cc) and rotary positions (rope.cc). Errors as above.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& config);
 Status ReadHuggingFaceRope(const Json& json, ModelConfig& config);

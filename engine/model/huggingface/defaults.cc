@@ -12,6 +12,14 @@ namespace {
 struct FamilyDefaults {
   std::string_view model_type, fields;
 };
+constexpr std::string_view kGemma4 = R"({"tie_word_embeddings": true, "head_dim": 256,
+        "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216,
+        "num_hidden_layers": 30, "num_attention_heads": 8, "num_key_value_heads": 4,
+        "max_position_embeddings": 131072, "sliding_window": 512,
+        "hidden_size_per_layer_input": 256, "rope_parameters": {
+          "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+          "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+                             "rope_theta": 1000000.0}}})";
 constexpr std::array kDefaults = {
     FamilyDefaults{"mistral", R"({"sliding_window": 4096})"},
     FamilyDefaults{"qwen2", R"({"use_sliding_window": false, "sliding_window": 4096,
@@ -37,8 +45,25 @@ constexpr std::array kDefaults = {
         "max_position_embeddings": 32768, "sliding_window": 512, "rope_theta": 1000000.0,
         "final_logit_softcapping": 30.0, "hidden_size_per_layer_input": 256,
         "altup_num_inputs": 4, "num_kv_shared_layers": 15, "laurel_rank": 64})"},
+    FamilyDefaults{"gemma4_text", kGemma4},
+    FamilyDefaults{"gemma4_unified_text", kGemma4},
     FamilyDefaults{"cohere2", R"({"tie_word_embeddings": true, "logit_scale": 0.0625,
         "sliding_window": 4096, "max_position_embeddings": 8192})"},
+    FamilyDefaults{"cohere2_moe", R"({"tie_word_embeddings": true, "logit_scale": 0.0625,
+        "sliding_window": 4096, "max_position_embeddings": 8192, "head_dim": 128,
+        "expert_selection_fn": "softmax"})"},
+    FamilyDefaults{"arcee", R"({"rms_norm_eps": 1e-5})"},
+    FamilyDefaults{"ernie4_5", R"({"tie_word_embeddings": true, "rope_theta": 500000.0,
+        "head_dim": 128, "rms_norm_eps": 1e-5})"},
+    FamilyDefaults{"minimax_m2", R"({"rope_theta": 5000000.0, "head_dim": 128})"},
+    FamilyDefaults{"mellum", R"({"sliding_window": 1024, "head_dim": 128})"},
+    FamilyDefaults{"exaone_moe", R"({"sliding_window": 4096, "rms_norm_eps": 1e-5,
+        "first_k_dense_replace": 1, "num_shared_experts": 1, "routed_scaling_factor": 2.5})"},
+    FamilyDefaults{"glm_moe_dsa", R"({"routed_scaling_factor": 2.5, "rms_norm_eps": 1e-5,
+        "first_k_dense_replace": 3, "index_topk": 2048})"},
+    FamilyDefaults{"deepseek_v32", R"({"routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
+        "first_k_dense_replace": 3, "index_topk": 2048})"},
+    FamilyDefaults{"bert", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
     FamilyDefaults{"smollm3", R"({"tie_word_embeddings": true, "use_sliding_window": false,
         "rope_theta": 2000000.0})"},
     FamilyDefaults{"starcoder2", R"({"tie_word_embeddings": true,

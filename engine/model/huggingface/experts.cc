@@ -15,7 +15,9 @@ using hf::String;
 
 // Reads the size of the shared expert: given in neurons, or as a number of experts.
 Status ReadShared(const Json& json, ExpertConfig& e) {
-  ASSIGN_OR_RETURN(const int experts, Int(json, {"moe_num_shared_experts", "n_shared_experts"}, 0));
+  ASSIGN_OR_RETURN(
+      const int experts,
+      Int(json, {"moe_num_shared_experts", "n_shared_experts", "num_shared_experts"}, 0));
   const int absent = static_cast<int>(
       std::min<std::int64_t>(std::int64_t{experts} * e.intermediate_size, INT32_MAX));
   ASSIGN_OR_RETURN(e.shared_intermediate_size,
@@ -72,6 +74,9 @@ Status ReadRouter(const Json& json, RouterConfig& router) {
   ASSIGN_OR_RETURN(router.scale, Double(json, {"routed_scaling_factor"}, router.scale));
   ASSIGN_OR_RETURN(router.norm_min, Double(json, {"moe_norm_min"}, router.norm_min));
   const std::string scoring = String(json, {"scoring_func"}, "");
+  // Cohere's function is of the chosen experts' logits.
+  if (String(json, {"expert_selection_fn"}, "") == "softmax")
+    router.gating = Gating::kSoftmaxOfChosen;
   if (scoring == "softmax") router.gating = Gating::kSoftmax;
   if (scoring == "sigmoid") router.gating = Gating::kSigmoid;
   if (!scoring.empty() && scoring != "softmax" && scoring != "sigmoid")
@@ -104,18 +109,27 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   }
   e.router = c.architecture->router;
   e.shared_gated = c.architecture->shared_gated;
-  ASSIGN_OR_RETURN(e.num_experts_per_tok, Int(json, {"num_experts_per_tok", "experts_per_token",
-                                                     "moe_k", "moe_num_active_primary_experts"}));
+  e.shared_averaged = c.architecture->shared_averaged;
+  ASSIGN_OR_RETURN(e.num_experts_per_tok,
+                   Int(json, {"num_experts_per_tok", "experts_per_token", "moe_k",
+                              "moe_num_active_primary_experts", "top_k_experts"}));
   ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size", "moe_ffn_hidden_size"},
                                             c.intermediate_size));
   ASSIGN_OR_RETURN(c.prediction_layers, Int(json, {"num_nextn_predict_layers"}, 0));
+  ASSIGN_OR_RETURN(c.intermediate_size,
+                   Int(json, {"prefix_dense_intermediate_size"}, c.intermediate_size));
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));
   // The code of these families always has the bias.
-  for (const char* family : {"deepseek_v3", "kimi_k2", "glm4_moe", "glm4_moe_lite", "ernie4_5_moe",
-                             "nemotron_h", "lfm2_moe"})
+  for (const char* family :
+       {"deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",
+        "ernie4_5_moe", "nemotron_h", "lfm2_moe", "minimax_m2", "exaone_moe"})
     e.router.choice_bias |= c.architecture->hf_name == family;
+  const std::string combined = String(json, {"shared_expert_combination_strategy"}, "average");
+  if (combined != "average")
+    return base::Unimplemented("shared_expert_combination_strategy = ", combined,
+                               " is not supported");
   if (const Json* clip = FindFirst(json, {"clip_qkv"}); clip != nullptr)
     return base::Unimplemented("clip_qkv = ", clip->Dump(), " is not supported");
   SetDenseSize(c);

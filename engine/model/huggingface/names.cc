@@ -29,8 +29,12 @@ constexpr std::array kGlobalModules = {
     ModuleName{"model.embed_tokens_per_layer", "per_layer_token_embd"},  // gemma3n
     ModuleName{"model.per_layer_model_projection", "per_layer_model_proj"},
     ModuleName{"model.per_layer_projection_norm", "per_layer_proj_norm"},
-    ModuleName{"model.embedding_norm", "token_embd_norm"},  // lfm2: follows the last layer
-    ModuleName{"backbone.embeddings", "token_embd"},        // nemotron_h
+    ModuleName{"model.embedding_norm", "token_embd_norm"},   // lfm2: follows the last layer
+    ModuleName{"embeddings.word_embeddings", "token_embd"},  // bert
+    ModuleName{"embeddings.position_embeddings", "position_embd"},
+    ModuleName{"embeddings.token_type_embeddings", "token_types"},
+    ModuleName{"embeddings.LayerNorm", "token_embd_norm"},
+    ModuleName{"backbone.embeddings", "token_embd"},  // nemotron_h
     ModuleName{"backbone.norm_f", "output_norm"},
     ModuleName{"model.embeddings", "token_embd"},
     ModuleName{"model.norm_f", "output_norm"},
@@ -53,6 +57,15 @@ constexpr std::array kLayerModules = {
     ModuleName{"per_layer_input_gate", "inp_gate"},  // gemma3n
     ModuleName{"per_layer_projection", "proj"},
     ModuleName{"post_per_layer_input_norm", "post_norm"},
+    ModuleName{"layer_scalar", "layer_output_scale"},  // gemma4
+    ModuleName{"post_feedforward_layernorm_1", "post_ffw_norm_1"},
+    ModuleName{"pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
+    ModuleName{"post_feedforward_layernorm_2", "post_ffw_norm_2"},
+    ModuleName{"router.proj", "ffn_gate_inp"},
+    ModuleName{"router.scale", "ffn_gate_inp"},
+    ModuleName{"router.per_expert_scale", "ffn_down_exps"},
+    ModuleName{"experts.gate_up_proj", "ffn_gate_up_exps"},
+    ModuleName{"experts.down_proj", "ffn_down_exps"},
     ModuleName{"altup.correction_coefs", "altup_correct_coef"},
     ModuleName{"altup.correct_output_scale", "altup_correct_scale"},
     ModuleName{"altup.prediction_coefs", "altup_predict_coef"},
@@ -114,8 +127,10 @@ constexpr std::array kLayerModules = {
     ModuleName{"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     ModuleName{"mlp.shared_experts.down_proj", "ffn_down_shexp"},
     ModuleName{"mlp.gate.e_score_correction_bias", "exp_probs_b"},
-    ModuleName{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b"},  // ernie
-    ModuleName{"block_sparse_moe.gate", "ffn_gate_inp"},                   // mixtral
+    ModuleName{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b"},   // ernie
+    ModuleName{"mlp.e_score_correction_bias", "exp_probs_b"},               // exaone
+    ModuleName{"block_sparse_moe.e_score_correction_bias", "exp_probs_b"},  // minimax
+    ModuleName{"block_sparse_moe.gate", "ffn_gate_inp"},                    // mixtral
     ModuleName{"block_sparse_moe.experts.w1", "ffn_gate_exps"},
     ModuleName{"block_sparse_moe.experts.w3", "ffn_up_exps"},
     ModuleName{"block_sparse_moe.experts.w2", "ffn_down_exps"},
@@ -130,6 +145,14 @@ constexpr std::array kLayerModules = {
     ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},
     ModuleName{"shared_mlp.input_linear", "ffn_gate_up_shexp"},
     ModuleName{"shared_mlp.output_linear", "ffn_down_shexp"},
+    ModuleName{"attention.self.query", "attn_q"},  // bert
+    ModuleName{"attention.self.key", "attn_k"},
+    ModuleName{"attention.self.value", "attn_v"},
+    ModuleName{"attention.output.dense", "attn_output"},
+    ModuleName{"attention.output.LayerNorm", "attn_output_norm"},
+    ModuleName{"intermediate.dense", "ffn_up"},
+    ModuleName{"output.dense", "ffn_down"},
+    ModuleName{"output.LayerNorm", "layer_output_norm"},
     // Recurrent layers.
     ModuleName{"operator_norm", "attn_norm"},  // lfm2
     ModuleName{"conv.in_proj", "shortconv.in_proj"},
@@ -183,8 +206,16 @@ constexpr std::array kLayerModules = {
     ModuleName{"mixer.fc1_latent_proj", "ffn_latent_down"},
     ModuleName{"mixer.fc2_latent_proj", "ffn_latent_up"},
 };
-constexpr std::array<std::string_view, 4> kLayerPrefixes = {
-    "model.layers.", "transformer.h.", "model.decoder.layers.", "backbone.layers."};
+constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "transformer.h.",
+                                                            "model.decoder.layers.",
+                                                            "backbone.layers.", "encoder.layer."};
+
+// True for BERT's parts behind its layers, which are for other tasks than vectors.
+bool IsOfAnotherTask(std::string_view name) {
+  for (const std::string_view begin : {"pooler.", "cls.", "embeddings.position_ids"})
+    if (name.starts_with(begin)) return true;
+  return false;
+}
 
 template <std::size_t n>
 std::string_view Lookup(const std::array<ModuleName, n>& table, std::string_view module) {
@@ -213,9 +244,10 @@ ExpertModule TakeExpert(std::string_view module) {
 // Returns the suffix of parameters that have no module of their own.
 std::string SuffixOf(std::string_view name) {
   if (name.ends_with(".e_score_correction_bias") || name.ends_with(".expert_bias")) return ".bias";
+  if (name.ends_with(".router.scale") || name.ends_with(".per_expert_scale")) return ".scale";
   bool alone = false;
   for (const std::string_view end : {"experts.gate_up_proj", "experts.down_proj", "self_attn.sinks",
-                                     "altup.correct_output_scale"})
+                                     "altup.correct_output_scale", ".layer_scalar"})
     alone = alone || name.ends_with(end);
   return alone ? ".weight" : "";
 }
@@ -262,6 +294,12 @@ bool IsOfAnotherSense(std::string_view name) {
 Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
   // Tensors of mtp are blocks for drafting (multi-token prediction).
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.")) return GgufName{};
+  if (architecture.indexed && name.find(".self_attn.indexer.") != std::string::npos)
+    return GgufName{};
+  if (architecture.encoder) {
+    if (name.starts_with("bert.")) name.erase(0, std::string_view("bert.").size());
+    if (IsOfAnotherTask(name)) return GgufName{};
+  }
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
   // In multimodal models, these prefixes mark the text part.
   if (name.starts_with("language_model."))

@@ -1,8 +1,6 @@
 // Reader of Hugging Face folders: config.json and *.safetensors, one file or sharded with an
 // index.
 //
-//   safetensors := header_bytes:u64 header:JSON data     header := { name: {dtype, shape,
-//   data_offsets} }
 // Tensors get GGUF's names and order of rows.
 #include "engine/model/huggingface/open_folder.h"
 
@@ -12,6 +10,7 @@
 #include <map>
 
 #include "engine/base/index.h"
+#include "engine/base/json_limits.h"
 #include "engine/base/log.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/fused_tensors.h"
@@ -19,7 +18,9 @@
 #include "engine/model/huggingface/config.h"
 #include "engine/model/huggingface/gpt_oss.h"
 #include "engine/model/huggingface/names.h"
+#include "engine/model/huggingface/packed_weights.h"
 #include "engine/model/huggingface/recurrent.h"
+#include "engine/model/huggingface/safetensors.h"
 #include "engine/model/huggingface/tokenizer.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
@@ -28,15 +29,15 @@
 namespace thermocline::model {
 namespace {
 
-constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{100} << 20;  // safetensors' own limit
-
 std::string Join(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
 Result<Json> ReadJsonFile(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
-  auto parsed = base::ParseJson(text);
+  constexpr std::uint64_t kBytesMax = 16 << 20;
+  constexpr std::size_t kValuesMax = 1 << 20;
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, kBytesMax));
+  auto parsed = base::ParseJsonOf(text, kValuesMax);
   if (!parsed.ok()) return parsed.status().Annotate(path);
   return parsed;
 }
@@ -99,8 +100,18 @@ Status Place(TensorInfo tensor, ModelFile& model) {
   return add(tensor.name, rows, {});
 }
 
-Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_begin, int file,
-                 ModelFile& model) {
+// The type of a tensor's elements; `packed`: its bytes are read by their family's own reader.
+Result<const FileType*> TypeOf(const StoredTensor& stored, bool packed) {
+  static const std::map<std::string, int> kTypes = {
+      {"F32", 0}, {"F16", 1}, {"BF16", 30}, {"U8", 24}};
+  const auto type = kTypes.find(stored.type);
+  if (type == kTypes.end() || packed != (type->first == "U8"))
+    return base::Unimplemented("tensor '", stored.name, "' has the unsupported type ", stored.type);
+  return FindFileType(type->second);
+}
+
+Status AddTensor(const StoredTensor& stored, ModelFile& model) {
+  const std::string& name = stored.name;
   if (model.config.IsOfPrediction(name, "model.layers.")) return OkStatus();
   if (IsOfAnotherSense(name)) {
     model.left_out.push_back(name);
@@ -117,75 +128,45 @@ Status AddTensor(const std::string& name, const Json& entry, std::uint64_t data_
                      "(tie_word_embeddings)");
     return OkStatus();
   }
-  const Json *dtype = entry.Find("dtype"), *shape = entry.Find("shape"),
-             *offsets = entry.Find("data_offsets");
-  if (dtype == nullptr || !dtype->is_string() || shape == nullptr || !shape->is_array() ||
-      offsets == nullptr || !offsets->is_array() || offsets->as_array().size() != 2) {
-    return base::DataLoss("tensor '", name, "' lacks dtype, shape or data_offsets");
-  }
-  TensorInfo tensor{.name = called.name, .file = file};
-  static const std::map<std::string, int> kTypes = {
-      {"F32", 0}, {"F16", 1}, {"BF16", 30}, {"U8", 24}};
-  const auto type = kTypes.find(dtype->as_string());
-  if (type == kTypes.end())
-    return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
-  tensor.type = FindFileType(type->second);
-  Json::Array dims = shape->as_array();
+  TensorInfo tensor{.name = called.name, .file = stored.file};
   const bool mxfp4 = tensor.name.ends_with(".blocks") || tensor.name.ends_with(".scales");
   const bool ternary = model.config.architecture->sub_norms && tensor.name.ends_with(".weight");
-  const bool packed = mxfp4 || (ternary && type->first == "U8");
-  if (packed != (type->first == "U8"))
-    return base::Unimplemented("tensor '", name, "' has the unsupported type ", dtype->as_string());
+  ASSIGN_OR_RETURN(tensor.type, TypeOf(stored, mxfp4 || (ternary && stored.type == "U8")));
+  std::vector<std::int64_t> dims = stored.dims;
   tensor.num_dims = base::IntSize(dims);
   if (dims.empty() || dims.size() > (mxfp4 ? 4 : 3))
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
-  for (const Json& dim : dims) {
-    if (!dim.is_int() || dim.as_int() < 1 || dim.as_int() > (1 << 24))
-      return base::DataLoss("tensor '", name, "' has the dimension ", dim.Dump());
+  for (const std::int64_t dim : dims) {
+    if (dim < 1 || dim > (1 << 24))
+      return base::DataLoss("tensor '", name, "' has the dimension ", dim);
   }
   if (dims.size() == 4) {  // the blocks of a row
-    dims[2] = dims[2].as_int() * dims[3].as_int();
+    dims[2] *= dims[3];
     dims.pop_back();
   }
-  tensor.cols = dims.back().as_int();
-  if (dims.size() == 3) tensor.slabs = dims.front().as_int();
-  tensor.rows = dims.size() > 1 ? tensor.slabs * dims[dims.size() - 2].as_int() : 1;
+  tensor.cols = dims.back();
+  if (dims.size() == 3) tensor.slabs = dims.front();
+  tensor.rows = dims.size() > 1 ? tensor.slabs * dims[dims.size() - 2] : 1;
   tensor.bytes = tensor.rows * tensor.cols * tensor.type->block_bytes;
-  const Json &begin = offsets->as_array()[0], &end = offsets->as_array()[1];
-  const std::uint64_t data_bytes = model.files[file]->size() - data_begin;
-  if (!begin.is_int() || !end.is_int() || begin.as_int() < 0 || end.as_int() < begin.as_int() ||
-      static_cast<std::uint64_t>(end.as_int()) > data_bytes ||
-      static_cast<std::uint64_t>(end.as_int() - begin.as_int()) != tensor.bytes) {
-    return base::DataLoss("tensor '", name, "': data_offsets ", offsets->Dump(), " do not match ",
-                          tensor.bytes, " bytes inside the file's ", data_bytes,
-                          "; the download may be incomplete");
-  }
-  tensor.offset = data_begin + begin.as_int();
+  RETURN_IF_ERROR(CheckInside(stored, tensor.bytes, *model.files[stored.file]));
+  tensor.offset = stored.offset();
   return called.expert >= 0 ? AddPiece(tensor, called.expert, model)
                             : Place(std::move(tensor), model);
 }
 
-Status AddSafetensors(const std::string& path, ModelFile& model) {
-  ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
-  std::uint64_t header_bytes = 0;
-  if (file->size() < 8)
-    return base::DataLoss(path, ": ", file->size(), " bytes are no safetensors file");
-  RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(&header_bytes, 1))));
-  if (header_bytes > kHeaderBytesMax || header_bytes > file->size() - 8) {
-    return base::DataLoss(path, ": the header claims ", header_bytes, " bytes of the file's ",
-                          file->size());
+// Adds the tensors of all shards; a weight's scales may lie in another one.
+Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
+  std::vector<StoredTensor> tensors;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
+    ASSIGN_OR_RETURN(const auto more, ReadSafetensors(*file, base::IntSize(model.files)));
+    model.files.push_back(std::move(file));
+    tensors.insert(tensors.end(), more.begin(), more.end());
   }
-  std::string header(header_bytes, '\0');
-  RETURN_IF_ERROR(file->ReadAt(8, std::as_writable_bytes(std::span(header))));
-  auto parsed = base::ParseJson(header);
-  if (!parsed.ok() || !parsed->is_object())
-    return base::DataLoss(path, ": the header is no JSON object");
-  const int index = base::IntSize(model.files);
-  model.files.push_back(std::move(file));
-  for (const auto& [name, entry] : parsed->as_object()) {
-    if (name == "__metadata__") continue;
-    const Status added = AddTensor(name, entry, 8 + header_bytes, index, model);
-    if (!added.ok()) return added.Annotate(path);
+  RETURN_IF_ERROR(DecodeWeights(model.metadata, tensors, model).Annotate(model.path));
+  for (const StoredTensor& tensor : tensors) {
+    const Status added = AddTensor(tensor, model);
+    if (!added.ok()) return added.Annotate(model.files[tensor.file]->path());
   }
   return OkStatus();
 }
@@ -273,13 +254,18 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   if (!base::PathExists(config_path))
     return base::InvalidArgument(folder, ": a folder without config.json is no model");
   ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
+  // ModelOpt's older exports say it in a file of their own.
+  if (model->metadata.Find("quantization_config") == nullptr &&
+      base::PathExists(Join(folder, "hf_quant_config.json")))
+    model->metadata.Set("quantization_config", Json::Object{{"quant_method", "modelopt"}});
+  RETURN_IF_ERROR(CheckQuantization(model->metadata).Annotate(config_path));
   auto config = ConfigFromHuggingFace(TextConfigOf(model->metadata));
   if (!config.ok()) return config.status().Annotate(config_path);
   model->config = *config;
   ASSIGN_OR_RETURN(model->config.pooling_type, PoolingOf(folder));
-  ASSIGN_OR_RETURN(const auto shards, ShardNames(folder));
-  for (const std::string& shard : shards)
-    RETURN_IF_ERROR(AddSafetensors(Join(folder, shard), *model));
+  ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
+  for (std::string& shard : shards) shard = Join(folder, shard);
+  RETURN_IF_ERROR(AddSafetensors(shards, *model));
   if (!model->left_out.empty())
     base::LogWarning(folder, ": ", model->left_out.size(),
                      " tensors of other senses than text are ", "left out (",
@@ -293,7 +279,8 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
     ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model->metadata));
     RETURN_IF_ERROR(UnpackBitNet(weights, *model).Annotate(folder));
   }
-  if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings) {
+  if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings &&
+      !model->config.architecture->encoder) {
     return base::InvalidArgument(folder,
                                  ": tensor 'lm_head.weight' is missing, and config.json "
                                  "does not say that the embedding takes its place "

@@ -135,17 +135,34 @@ Status ReadScaling(const Json& json, const Json& scaling, RopeConfig& rope, Mode
                              "llama3 and longrope");
 }
 
-// `theta`: the default.
-Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& rope,
+// Returns divisors by which the first dimensions of a head are rotated, and the others are not,
+// while the frequencies are those of a head that is rotated whole. Source: Gemma 4.
+std::vector<float> ProportionalDivisors(int head_dim, double share) {
+  constexpr float kNever = 1e30F;
+  std::vector<float> out(head_dim / 2, kNever);
+  std::fill_n(out.begin(), std::min(head_dim / 2, static_cast<int>(head_dim * share / 2)), 1.0F);
+  return out;
+}
+
+// `theta`: the default. `head_dim`: of the layers with that rotation.
+Status ReadOne(const Json& json, const Json& scaling, double theta, int head_dim, RopeConfig& rope,
                ModelConfig& c) {
   ASSIGN_OR_RETURN(rope.theta, Double(scaling, {"rope_theta"}, theta));
-  ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"}, 1.0));
-  ASSIGN_OR_RETURN(const double share, Double(scaling, {"partial_rotary_factor"}, top_share));
+  ASSIGN_OR_RETURN(const int rotated, Int(json, {"rotary_dim"}, head_dim));
+  ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"},
+                                                  base::Ratio(rotated, std::max(head_dim, 1))));
+  ASSIGN_OR_RETURN(double share, Double(scaling, {"partial_rotary_factor"}, top_share));
+  if (c.architecture->latent) share = 1;  // head_dim is that of the rotated part
   if (!(share > 0 && share <= 1))
     return base::InvalidArgument("partial_rotary_factor is ", share, "; it must lie in (0, 1]");
-  rope.dim = static_cast<int>(c.head_dim * share);
+  if (String(scaling, {"rope_type"}, "") == "proportional") {
+    rope.dim = head_dim;
+    rope.divisors = ProportionalDivisors(head_dim, share);
+    return OkStatus();
+  }
+  rope.dim = static_cast<int>(head_dim * share);
   if (rope.dim < 2 || rope.dim % 2 != 0)
-    return base::InvalidArgument("partial_rotary_factor ", share, " of heads of ", c.head_dim,
+    return base::InvalidArgument("partial_rotary_factor ", share, " of heads of ", head_dim,
                                  " rotates ", rope.dim, " dimensions; they must be even");
   return ReadScaling(json, scaling, rope, c);
 }
@@ -154,8 +171,8 @@ Status ReadOne(const Json& json, const Json& scaling, double theta, RopeConfig& 
 // llama.cpp's can express.
 Status CheckWindowRope(const Architecture& a, ModelConfig& c) {
   const RopeConfig& of = c.window_rope;
-  const bool plain =
-      of.scaling == RopeScaling::kNone && of.divisors.empty() && of.dim == c.rope.dim;
+  const bool plain = of.scaling == RopeScaling::kNone && of.divisors.empty() &&
+                     (a.window_heads || of.dim == c.rope.dim);
   if (a.unscaled_window_rope && plain) return OkStatus();
   const bool same = of.scaling == c.rope.scaling && of.divisors == c.rope.divisors &&
                     of.dim == c.rope.dim && of.theta == c.rope.theta && of.factor == c.rope.factor;
@@ -182,7 +199,7 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
   const Json *full = part("full_attention"), *window = part("sliding_attention");
   ASSIGN_OR_RETURN(const double theta, Double(json, {"rope_theta"}, 10000.0));
   const Json& whole = full != nullptr ? *full : *all;
-  RETURN_IF_ERROR(ReadOne(json, whole, theta, c.rope, c));
+  RETURN_IF_ERROR(ReadOne(json, whole, theta, c.head_dim, c.rope, c));
   const Architecture& a = *c.architecture;
   if (a.temperature) {
     ASSIGN_OR_RETURN(c.temperature_beta, Double(whole, {"llama_4_scaling_beta"}, 0.0));
@@ -191,7 +208,9 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
   if (c.sliding_window == 0 || (window == nullptr && !a.unscaled_window_rope)) return OkStatus();
   const double absent = a.window_theta > 0 ? a.window_theta : c.rope.theta;
   ASSIGN_OR_RETURN(const double local, Double(json, {"rope_local_base_freq"}, absent));
-  RETURN_IF_ERROR(ReadOne(json, window != nullptr ? *window : kNone, local, c.window_rope, c));
+  const int head_dim = c.window_head_dim > 0 ? c.window_head_dim : c.head_dim;
+  RETURN_IF_ERROR(
+      ReadOne(json, window != nullptr ? *window : kNone, local, head_dim, c.window_rope, c));
   return CheckWindowRope(*c.architecture, c);
 }
 

@@ -6,11 +6,15 @@
 #include <filesystem>
 #include <map>
 
+#include "engine/base/json_limits.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/huggingface/tokenizer_parts.h"
 
 namespace thermocline::model {
 namespace {
+
+// A vocabulary of half a million tokens and as many merges has three million values.
+constexpr std::size_t kTokenizerValuesMax = 8 << 20;
 
 std::string Join(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
@@ -215,12 +219,45 @@ void ScoresFromMerges(Vocabulary& v) {
   v.merges.clear();
 }
 
+int FindToken(const Vocabulary& v, std::string_view text) {
+  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
+  return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
+}
+
+// `name`: a token's text, or an object that holds it; null: none.
+int FindToken(const Vocabulary& v, const Json* name) {
+  if (name != nullptr && name->is_object()) name = name->Find("content");
+  return name == nullptr || !name->is_string() ? -1 : FindToken(v, name->as_string());
+}
+
+// The pieces of words are stored as in GGUF files.
+Status ParseWordPiece(const Json& tokenizer, const Json& model, Vocabulary& v) {
+  v.kind = VocabularyKind::kWordPiece;
+  RETURN_IF_ERROR(CheckBert(tokenizer, model, v));
+  RETURN_IF_ERROR(ReadVocab(tokenizer, model, v));
+  v.bos = FindToken(v, "[CLS]");
+  v.eos = FindToken(v, "[SEP]");
+  const Json* unknown = model.Find("unk_token");
+  v.unk = FindToken(v, unknown != nullptr && unknown->is_string() ? unknown->as_string() : "[UNK]");
+  v.add_bos = v.bos >= 0;
+  v.add_eos = v.eos >= 0;
+  v.add_space_prefix = true;
+  for (int id = 0; id < v.size(); ++id) {
+    if (v.types[id] != TokenType::kNormal) continue;
+    std::string& text = v.tokens[id];
+    text = text.starts_with("##") ? text.substr(2) : StrCat("\u2581", text);
+  }
+  return ValidateVocabulary(v);
+}
+
 Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   const Json* model = tokenizer.Find("model");
   const Json* type = model != nullptr ? model->Find("type") : nullptr;
-  if (type != nullptr && type->is_string() && type->as_string() != "BPE") {
-    return base::Unimplemented("tokenizers of type '", type->as_string(),
-                               "' are not supported; supported is BPE");
+  const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "BPE";
+  if (kind == "WordPiece") return ParseWordPiece(tokenizer, *model, v);
+  if (kind != "BPE") {
+    return base::Unimplemented("tokenizers of type '", kind,
+                               "' are not supported; supported are BPE and WordPiece");
   }
   if (model == nullptr) return base::DataLoss("field 'model' is missing");
   for (const char* affix : {"end_of_word_suffix", "continuing_subword_prefix"}) {
@@ -252,7 +289,7 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
 // Adds the tokens that tokenizer.model lacks because they were added later, from tokenizer.json.
 Status AddTokensOf(const std::string& path, Vocabulary& v) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
-  const auto tokenizer = base::ParseJson(text);
+  const auto tokenizer = base::ParseJsonOf(text, kTokenizerValuesMax);
   if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
   const Json* added = tokenizer->Find("added_tokens");
   const std::size_t known = v.tokens.size(),
@@ -280,15 +317,6 @@ Status AddTokensOf(const std::string& path, Vocabulary& v) {
   for (std::size_t i = known; i < v.tokens.size(); ++i)
     if (v.tokens[i].empty()) v.tokens[i] = StrCat("[UNUSED", i, "]");
   return OkStatus();
-}
-
-int FindToken(const Vocabulary& v, const Json* name) {
-  if (name != nullptr && name->is_object()) name = name->Find("content");
-  if (name == nullptr || !name->is_string()) return -1;
-  for (int id = 0; id < v.size(); ++id) {
-    if (v.tokens[id] == name->as_string()) return id;
-  }
-  return -1;
 }
 
 void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
@@ -337,7 +365,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     if (base::PathExists(json_path)) RETURN_IF_ERROR(AddTokensOf(json_path, v));
   } else if (base::PathExists(json_path)) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(json_path));
-    const auto tokenizer = base::ParseJson(text);
+    const auto tokenizer = base::ParseJsonOf(text, kTokenizerValuesMax);
     if (!tokenizer.ok()) return tokenizer.status().Annotate(json_path);
     const Status parsed = ParseTokenizerJson(*tokenizer, v);
     if (!parsed.ok()) return parsed.Annotate(json_path);
@@ -349,7 +377,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
                     jinja_path = Join(folder, "chat_template.jinja");
   if (base::PathExists(config_path)) {
     ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(config_path));
-    const auto config = base::ParseJson(text);
+    const auto config = base::ParseJsonOf(text, kTokenizerValuesMax);
     if (!config.ok()) return config.status().Annotate(config_path);
     ApplyTokenizerConfig(*config, v);
   }

@@ -102,10 +102,35 @@ Status ReadNormalizers(const Json* normalizer, Vocabulary& v) {
                       (name == "Prepend" || name == "Replace");
   if (spaces) return OkStatus();
   const auto form = ParseNormalization(name);
-  if (!form.has_value())
+  // A StripAccents outside BertNormalizer also removes marks that have a width.
+  if (!form.has_value() || *form == Normalization::kStripAccents)
     return base::Unimplemented("the normalizer '", base::Shorten(normalizer->Dump(), 200),
                                "' is not supported");
   v.normalizers.push_back(*form);
+  return OkStatus();
+}
+
+Status CheckBert(const Json& tokenizer, const Json& model, Vocabulary& v) {
+  const auto of_type = [&](const char* field, const char* name) -> const Json* {
+    const Json* part = tokenizer.Find(field);
+    const Json* type = part != nullptr ? part->Find("type") : nullptr;
+    return type != nullptr && type->is_string() && type->as_string() == name ? part : nullptr;
+  };
+  const Json* normalizer = of_type("normalizer", "BertNormalizer");
+  if (normalizer == nullptr || of_type("pre_tokenizer", "BertPreTokenizer") == nullptr)
+    return base::Unimplemented("a WordPiece tokenizer without BertNormalizer and BertPreTokenizer ",
+                               "is not supported");
+  const Json* prefix = model.Find("continuing_subword_prefix");
+  if (prefix != nullptr && prefix->Dump() != "\"##\"")
+    return base::Unimplemented("continuing_subword_prefix ", prefix->Dump(), " is not supported");
+  for (const char* flag : {"clean_text", "handle_chinese_chars"})
+    if (!IsTrue(*normalizer, flag))
+      return base::Unimplemented("the normalizer's '", flag, "' = false is not supported");
+  const bool lower = IsTrue(*normalizer, "lowercase");
+  const Json* strip = normalizer->Find("strip_accents");
+  const bool strips = strip != nullptr && strip->is_bool() ? strip->as_bool() : lower;
+  if (strips) v.normalizers = {Normalization::kNfd, Normalization::kStripAccents};
+  if (lower) v.normalizers.push_back(Normalization::kLowercase);
   return OkStatus();
 }
 

@@ -28,4 +28,8 @@ Status CheckNormalized(const Json& token, const Vocabulary& v);
 // are part of its tokenizer. Null: none.
 Status ReadNormalizers(const Json* normalizer, Vocabulary& v);
 
+// Checks that a WordPiece tokenizer divides texts as BERT's does, and sets v.normalizers.
+// Unimplemented names an option that is not supported.
+Status CheckBert(const Json& tokenizer, const Json& model, Vocabulary& v);
+
 }  // namespace thermocline::model

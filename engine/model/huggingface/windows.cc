@@ -21,10 +21,29 @@ Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& 
 }
 
 // The families whose code in transformers has a window; other families ignore the field.
-constexpr std::array<std::string_view, 18> kWithWindow = {
-    "mistral",      "mixtral",   "bamboo",  "ministral3", "qwen2",   "qwen3",
-    "qwen2_moe",    "qwen3_moe", "gpt_oss", "smollm3",    "gemma2",  "gemma3_text",
-    "gemma3n_text", "phi3",      "olmo3",   "exaone4",    "cohere2", "starcoder2"};
+constexpr std::array<std::string_view, 23> kWithWindow = {"mistral",
+                                                          "mixtral",
+                                                          "bamboo",
+                                                          "ministral3",
+                                                          "qwen2",
+                                                          "qwen3",
+                                                          "qwen2_moe",
+                                                          "qwen3_moe",
+                                                          "gpt_oss",
+                                                          "smollm3",
+                                                          "gemma2",
+                                                          "gemma3_text",
+                                                          "gemma3n_text",
+                                                          "phi3",
+                                                          "olmo3",
+                                                          "exaone4",
+                                                          "cohere2",
+                                                          "starcoder2",
+                                                          "mellum",
+                                                          "exaone_moe",
+                                                          "cohere2_moe",
+                                                          "gemma4_text",
+                                                          "gemma4_unified_text"};
 
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 
@@ -99,8 +118,9 @@ Status CheckUnrotated(const Json& json, const ModelConfig& c) {
 // The window applies to all layers (mistral), to those from max_window_layers on if it is enabled
 // (qwen), or to some of each period.
 Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
-  // In these families the lists of layers give the recurrent ones (recurrent.cc).
-  if (c.architecture->recurrent != Mixer::kAttention) return OkStatus();
+  // In these families the lists of layers give the recurrent ones (recurrent.cc) or say that all
+  // have an indexer.
+  if (c.architecture->recurrent != Mixer::kAttention || c.architecture->indexed) return OkStatus();
   if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
   const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
                    kWithWindow.end();
@@ -108,6 +128,10 @@ Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
     ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
     ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
   }
+  ASSIGN_OR_RETURN(const int lead, Int(json, {"prefix_dense_sliding_window_pattern"}, 1));
+  if (lead != 1)
+    return base::Unimplemented("prefix_dense_sliding_window_pattern = ", lead,
+                               " is not supported: dense layers have no window");
   if (c.architecture->unrotated_period > 0 && c.sliding_window > 0)
     return base::Unimplemented("use_sliding_window = true is not supported in the architecture '",
                                c.architecture->name, "'");

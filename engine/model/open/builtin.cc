@@ -5,15 +5,23 @@
 #include <vector>
 
 #include "engine/base/file.h"
+#include "engine/hub/find_model.h"
 
 namespace thermocline::model {
 
 Result<std::string> ResolveModel(const std::string& model) {
   if (base::PathExists(model)) return model;
   if (model != "tidepool" && model != "tidepool-draft" && model != "tidepool-experts") {
-    return base::NotFound(model,
-                          ": no such file, and no built-in model (tidepool, tidepool-draft, "
-                          "tidepool-experts) of that name");
+    const auto name = hub::ParseModelName(model);
+    const auto path = name.ok() ? hub::FindModel(*name) : name.status();
+    if (path.ok()) return path;
+    const bool refused = name.ok() && path.status().code() != StatusCode::kNotFound;
+    if (refused) return path.status();
+    return base::NotFound(
+        model,
+        ": no such file, and no built-in model (tidepool, tidepool-draft, "
+        "tidepool-experts) of that name",
+        name.ok() ? "; `thermocline pull " + model + "` fetches a model by its name" : "");
   }
   std::vector<std::filesystem::path> folders;
   if (const char* folder = std::getenv("THERMOCLINE_MODELS")) folders.emplace_back(folder);

@@ -1,5 +1,6 @@
 #include "engine/model/open/open_model.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -7,6 +8,7 @@
 #include "engine/base/file.h"
 #include "engine/model/gguf/open_gguf.h"
 #include "engine/model/huggingface/open_folder.h"
+#include "engine/model/open/foreign_file.h"
 #include "engine/model/open/llama2c.h"
 
 namespace thermocline::model {
@@ -18,16 +20,22 @@ Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {
 }
 
 Result<std::unique_ptr<ModelFile>> OpenModelOrVocabulary(const std::string& path) {
-  if (base::IsDirectory(path)) return OpenHuggingFace(path);
+  if (base::IsDirectory(path)) {
+    if (!base::PathExists(path + "/config.json")) return ForeignFolder(path);
+    return OpenHuggingFace(path);
+  }
   ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
   if (file->size() < 28) {
     return base::DataLoss(path, ": ", file->size(),
                           " bytes are no model; the download may be incomplete");
   }
-  std::array<char, 4> magic{};
-  RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(std::span(magic))));
-  const std::string_view word(magic.data(), magic.size());
+  std::array<char, kForeignBytes> first{};
+  const auto begin = std::span(first).first(std::min<std::size_t>(file->size(), first.size()));
+  RETURN_IF_ERROR(file->ReadAt(0, std::as_writable_bytes(begin)));
+  const std::string_view text(begin.data(), begin.size()), word = text.substr(0, 4);
   if (word == "GGUF" || word == "PWRI") return OpenGguf(path);
+  if (const std::string what = WhatFileIs(path, text); !what.empty())
+    return base::InvalidArgument(path, ": ", what);
   if (word == "24ka" || path.ends_with(".bin")) return OpenLlama2c(path);
   return base::InvalidArgument(
       path,

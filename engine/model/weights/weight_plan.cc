@@ -42,11 +42,23 @@ Status WeightPlan::Shared() {
     const int rows = c.max_position_embeddings + c.architecture->position_offset;
     RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
   }
+  if (c.architecture->encoder) return SharedEncoder();
   RETURN_IF_ERROR(NormOf(std::string(c.architecture->output_norm), d, weights_.output_norm));
   if (c.altup.any()) RETURN_IF_ERROR(SharedAltUp());
+  if (c.altup.embedding_dim > 0) RETURN_IF_ERROR(SharedLayerInputs());
   RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
   if (c.tie_word_embeddings) return OkStatus();
   return Matrix("output.weight", c.vocab_size, d, options_.shared.head, weights_.output.weight);
+}
+
+// An encoder has no norm behind its layers, and no head.
+Status WeightPlan::SharedEncoder() {
+  const int d = model_.config.hidden_size;
+  RETURN_IF_ERROR(NormOf("token_embd_norm", d, weights_.embedding_norm));
+  const TensorInfo* types = model_.Find("token_types.weight");
+  if (types == nullptr) return OkStatus();
+  const auto rows = static_cast<int>(std::clamp<std::int64_t>(types->rows, 1, 1 << 10));
+  return Matrix("token_types.weight", rows, d, options_.shared.embeddings, weights_.type_embedding);
 }
 
 Status WeightPlan::Layer(int layer) {
@@ -55,19 +67,23 @@ Status WeightPlan::Layer(int layer) {
   const std::string prefix = StrCat("blk.", layer, ".");
   RETURN_IF_ERROR(Attention(layer, prefix, weights));
   if (model_.config.altup.any()) RETURN_IF_ERROR(AltUp(prefix, weights.altup));
+  if (model_.config.altup.embedding_dim > 0) RETURN_IF_ERROR(LayerInput(prefix, weights.altup));
+  if (model_.config.architecture->layer_scale)
+    RETURN_IF_ERROR(OptionalVector(prefix + "layer_output_scale.weight", 1, weights.out_scale));
   return FeedForward(layer, prefix, weights);
 }
 
 Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& layer) {
   const ModelConfig& c = model_.config;
-  const int d = c.hidden_size, q = c.num_attention_heads * c.head_dim,
-            kv = c.num_key_value_heads * c.head_dim;
+  const HeadShape shape = c.HeadsOf(index);
+  const int d = c.hidden_size, q = shape.q(), kv = shape.kv();
   const bool held = parts_.attention;
   if (c.recurrent.of(index) == Mixer::kNone) return OkStatus();  // its norm is the network's
-  const bool before = c.architecture->norm_place != NormPlace::kAfter,
-             after = c.architecture->norm_place != NormPlace::kBefore;
+  const NormPlace place = c.architecture->norm_place;
+  const bool before = place == NormPlace::kBefore || place == NormPlace::kBoth;
+  const char* after = place == NormPlace::kOfSum ? "attn_output_norm" : "post_attention_norm";
   if (before) RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
-  if (after) RETURN_IF_ERROR(NormOf(p + "post_attention_norm", d, layer.attn_post_norm));
+  if (place != NormPlace::kBefore) RETURN_IF_ERROR(NormOf(p + after, d, layer.attn_post_norm));
   if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
   if (c.architecture->sub_norms)
@@ -79,15 +95,15 @@ Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& laye
   const bool owns = c.OwnsKv(index);
   if (owns) {
     RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));
-    RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
+    if (!c.KeysAreValues(index)) RETURN_IF_ERROR(LinearOf(p + "attn_v", kv, d, held, layer.v));
   }
   const bool normed = c.architecture->head_norm || c.architecture->wide_norm;
   const bool may_lack =
       c.architecture->optional_norms && model_.Find(p + "attn_q_norm.weight") == nullptr;
   if (normed && !may_lack) {
     const bool wide = c.architecture->wide_norm;
-    RETURN_IF_ERROR(NormOf(p + "attn_q_norm", wide ? q : c.head_dim, layer.q_norm));
-    if (owns) RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : c.head_dim, layer.k_norm));
+    RETURN_IF_ERROR(NormOf(p + "attn_q_norm", wide ? q : shape.dim, layer.q_norm));
+    if (owns) RETURN_IF_ERROR(NormOf(p + "attn_k_norm", wide ? kv : shape.dim, layer.k_norm));
   }
   RETURN_IF_ERROR(LinearOf(p + "attn_output", d, q, held, layer.attn_output));
   if (c.architecture->sinks)
@@ -120,40 +136,46 @@ Status WeightPlan::Require(const std::string& p, std::initializer_list<const cha
 
 Status WeightPlan::FeedForward(int index, const std::string& p, LayerWeights& layer) {
   const ModelConfig& c = model_.config;
-  const int d = c.hidden_size, f = c.intermediate_size;
+  const int d = c.hidden_size, f = c.NetworkSizeOf(index);
   const bool gated = c.architecture->gated;
   if (!c.recurrent.has_network(index)) return OkStatus();
   const NormPlace place = c.architecture->norm_place;
-  if (!c.architecture->parallel_block && place != NormPlace::kAfter)
+  const bool before = place == NormPlace::kBefore || place == NormPlace::kBoth;
+  if (!c.architecture->parallel_block && before)
     RETURN_IF_ERROR(NormOf(p + std::string(c.architecture->ffn_norm), d, layer.ffn_norm));
-  if (place != NormPlace::kBefore)
-    RETURN_IF_ERROR(NormOf(p + "post_ffw_norm", d, layer.ffn_post_norm));
+  const char* after = place == NormPlace::kOfSum ? "layer_output_norm" : "post_ffw_norm";
+  if (place != NormPlace::kBefore) RETURN_IF_ERROR(NormOf(p + after, d, layer.ffn_post_norm));
   if (c.architecture->sub_norms) RETURN_IF_ERROR(NormOf(p + "ffn_sub_norm", f, layer.ffn_sub_norm));
-  if (c.experts.InLayer(index)) return Experts(p, layer.experts);
+  if (c.experts.InLayer(index)) {
+    RETURN_IF_ERROR(Experts(p, layer.experts));
+    if (!c.architecture->beside_experts) return OkStatus();
+    RETURN_IF_ERROR(NormOf(p + "post_ffw_norm_1", d, layer.dense_post_norm));
+    RETURN_IF_ERROR(NormOf(p + "pre_ffw_norm_2", d, layer.expert_norm));
+    RETURN_IF_ERROR(NormOf(p + "post_ffw_norm_2", d, layer.expert_post_norm));
+  }
   // In a mixture, the dense layers count with the parts that every token reads.
   const bool deciding = c.experts.any() ? parts_.attention : parts_.deciding,
              rest = c.experts.any() ? parts_.attention : parts_.rest;
-  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", deciding, options_.gate, layer.gate));
-  RETURN_IF_ERROR(NeuronsOf(p + "ffn_up", gated ? rest : deciding, options_.up, layer.up));
+  if (gated) RETURN_IF_ERROR(NeuronsOf(p + "ffn_gate", f, deciding, options_.gate, layer.gate));
+  RETURN_IF_ERROR(NeuronsOf(p + "ffn_up", f, gated ? rest : deciding, options_.up, layer.up));
   RETURN_IF_ERROR(LowRankOf(p, layer.low_rank));
   if (model_.Find(p + "ffn_down_t.weight") == nullptr)
     return LinearOf(p + "ffn_down", d, f, rest, layer.down);
-  RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", layer.down_rows));
+  RETURN_IF_ERROR(DownRows(p + "ffn_down_t.weight", f, layer.down_rows));
   return OptionalVector(p + "ffn_down.bias", d, layer.down.bias);
 }
 
-Status WeightPlan::NeuronsOf(const std::string& module, bool held, Layout layout,
+Status WeightPlan::NeuronsOf(const std::string& module, int neurons, bool held, Layout layout,
                              NeuronMatrix& out) {
-  const ModelConfig& c = model_.config;
   RETURN_IF_ERROR(
-      Matrix(module + ".weight", c.intermediate_size, c.hidden_size, held, out.linear.weight));
+      Matrix(module + ".weight", neurons, model_.config.hidden_size, held, out.linear.weight));
   out.layout = layout;
   if (held) slots_.back().layout = layout;
-  return OptionalVector(module + ".bias", c.intermediate_size, out.linear.bias);
+  return OptionalVector(module + ".bias", neurons, out.linear.bias);
 }
 
-Status WeightPlan::DownRows(const std::string& name, kernels::RowMatrix& out) {
-  const int rows = model_.config.intermediate_size, cols = model_.config.hidden_size;
+Status WeightPlan::DownRows(const std::string& name, int rows, kernels::RowMatrix& out) {
+  const int cols = model_.config.hidden_size;
   ASSIGN_OR_RETURN(const TensorInfo* tensor, Find(name, rows, cols));
   const DType type = kernels::SummableType(TypeInMemory(*tensor), cols);
   out = {.type = type, .rows = rows, .cols = cols};
@@ -216,7 +238,7 @@ Status WeightPlan::Matrix(const std::string& name, int rows, int cols, bool held
 
 DType WeightPlan::TypeInMemory(const TensorInfo& tensor) const {
   const DType stored = *tensor.type->dtype;
-  // A router's logits decide, and its input may be floats only (RouterConfig::before_attention).
+  // A router's logits decide, and its input may be floats only (RouterInput).
   if (tensor.name.ends_with(".ffn_gate_inp.weight")) return DType::kF32;
   const bool head = tensor.name == "output.weight" ||
                     (tensor.name == "token_embd.weight" && model_.config.tie_word_embeddings);

@@ -39,6 +39,7 @@ class WeightPlan {
 
  private:
   Status Shared();
+  Status SharedEncoder();
   Status Layer(int layer);
   Status Attention(int index, const std::string& prefix, LayerWeights& layer);
   // In weight_plan_latent.cc: projections to the latent vector and from it.
@@ -54,6 +55,9 @@ class WeightPlan {
   // In weight_plan_altup.cc.
   Status SharedAltUp();
   Status AltUp(const std::string& prefix, AltUpWeights& weights);
+  // The layers' own embeddings: their tables, and the parts of a layer that use them.
+  Status SharedLayerInputs();
+  Status LayerInput(const std::string& prefix, AltUpWeights& weights);
   // A matrix [size, size] for each stream but the first.
   Status StreamsOf(const std::string& module, int streams, int size, bool held, Linear& out);
   // True for a tensor that the file may hold, but that is not read.
@@ -71,8 +75,9 @@ class WeightPlan {
   Status ExpertsOf(const std::string& module, int rows, int cols, Layout layout, Linear& out);
   // The neuron-major down projection, and its bias.
   Status ExpertDownRows(const std::string& prefix, ExpertWeights& experts);
-  Status NeuronsOf(const std::string& module, bool held, Layout layout, NeuronMatrix& out);
-  Status DownRows(const std::string& name, kernels::RowMatrix& out);
+  Status NeuronsOf(const std::string& module, int neurons, bool held, Layout layout,
+                   NeuronMatrix& out);
+  Status DownRows(const std::string& name, int rows, kernels::RowMatrix& out);
   // Plans a predictor; all layers must have one, or none.
   Status LowRankOf(const std::string& prefix, LowRankWeights& out);
   Status LinearOf(const std::string& module, int rows, int cols, bool held, Linear& out);

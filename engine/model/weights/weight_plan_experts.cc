@@ -17,6 +17,10 @@ Status WeightPlan::Experts(const std::string& p, ExpertWeights& experts) {
   if (c.experts.router.choice_bias) RETURN_IF_ERROR(Require(p, {"exp_probs_b.bias"}));
   // The name in files is that of its module, or of a separate bias.
   RETURN_IF_ERROR(OptionalVector(p + "exp_probs_b.bias", e, experts.choice_bias));
+  if (c.experts.router.input == RouterInput::kNormedResidual) {
+    RETURN_IF_ERROR(Vector(p + "ffn_gate_inp.scale", d, experts.router_scale));
+    RETURN_IF_ERROR(OptionalVector(p + "ffn_down_exps.scale", e, experts.weight_scale));
+  }
   RETURN_IF_ERROR(ExpertMatrices(p, experts));
   return c.experts.shared_intermediate_size > 0 ? SharedExpert(p, experts) : OkStatus();
 }

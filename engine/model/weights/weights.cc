@@ -44,8 +44,10 @@ class Loader {
     std::vector<Scratch> scratch(pool.threads());
     pool.Run(base::IntSize(items_), [&](int index, int thread) {
       const Item& item = items_[index];
-      const Status status =
-          item.slot->is_matrix() ? ReadPanels(item, scratch[thread]) : ReadVector(item);
+      const bool cancelled = options_.cancelled != nullptr && *options_.cancelled;
+      const Status status = cancelled ? Status(StatusCode::kCancelled, "the load was cancelled")
+                            : item.slot->is_matrix() ? ReadPanels(item, scratch[thread])
+                                                     : ReadVector(item);
       const base::MutexLock lock(mutex);
       if (!status.ok() && first_error.ok()) first_error = status;
       if (++done % 64 == 0 && options_.on_progress)

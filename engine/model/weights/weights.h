@@ -1,6 +1,7 @@
 // The weights of a model, packed into panels on huge pages. Const after load.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -85,11 +86,13 @@ struct RecurrentWeights {
 // Consecutive matrices of all experts, and of the shared expert, which every token passes through.
 // e: an expert, E of them with f neurons; fs: neurons of the shared one.
 struct ExpertWeights {
-  Linear router;                       // [E, D]
-  const float* choice_bias = nullptr;  // [E] added for selection only, or null
-  Linear gate;                         // [E f, D], if the architecture is gated
-  Linear up;                           // [E f, D]
-  Linear down;                         // [E D, f]; only its bias if there is down_rows
+  Linear router;                        // [E, D]
+  const float* router_scale = nullptr;  // [D] of the normed input (RouterInput), or null
+  const float* weight_scale = nullptr;  // [E] factors of the chosen experts' weights, or null
+  const float* choice_bias = nullptr;   // [E] added for selection only, or null
+  Linear gate;                          // [E f, D], if the architecture is gated
+  Linear up;                            // [E f, D]
+  Linear down;                          // [E D, f]; only its bias if there is down_rows
   // [E f, D] neuron-major down, if the file has it; then up, and gate, may be in kRows.
   kernels::RowMatrix down_rows;
   Layout gate_layout = Layout::kPanels, up_layout = Layout::kPanels;
@@ -126,6 +129,7 @@ struct AltUpWeights {
   NormWeights input_norm;
 };
 
+// Also of families with the layers' own embeddings alone.
 struct SharedAltUpWeights {
   Linear begin;                  // [(N - 1) D, D] initial streams, consecutive matrices
   Linear end;                    // [(N - 1) D, D]
@@ -153,12 +157,15 @@ struct LayerWeights {
   NormWeights ffn_norm;          // [D]
   NormWeights ffn_sub_norm;      // [F] on the input of down
   NormWeights ffn_post_norm;     // [D]
-  NeuronMatrix gate;             // [F, D], if the architecture is gated
-  NeuronMatrix up;               // [F, D]
-  Linear down;                   // [D, F]; no weight if there is down_rows
-  kernels::RowMatrix down_rows;  // [F, D] neuron-major down, if the file has it
-  LowRankWeights low_rank;       // no weights if the file has none
-  ExpertWeights experts;         // instead of gate, up and down, in layers with experts
+  // With experts beside a dense network: norms on its output, on the experts' input and on theirs.
+  NormWeights dense_post_norm, expert_norm, expert_post_norm;  // [D]
+  const float* out_scale = nullptr;  // [1] factor of the layer's output, or null
+  NeuronMatrix gate;                 // [F, D], if the architecture is gated
+  NeuronMatrix up;                   // [F, D]
+  Linear down;                       // [D, F]; no weight if there is down_rows
+  kernels::RowMatrix down_rows;      // [F, D] neuron-major down, if the file has it
+  LowRankWeights low_rank;           // no weights if the file has none
+  ExpertWeights experts;             // instead of gate, up and down, or beside them
 
   // True if the layer has a dense network.
   bool has_network() const { return down.weight.rows > 0 || down_rows.rows > 0; }
@@ -167,6 +174,8 @@ struct LayerWeights {
 struct Weights {
   kernels::PackedMatrix token_embedding;     // [V, D]
   kernels::PackedMatrix position_embedding;  // [positions + offset, D], if positions are learned
+  kernels::PackedMatrix type_embedding;      // [types, D] of encoders: a text has type 0; or empty
+  NormWeights embedding_norm;                // [D] of encoders
   std::vector<LayerWeights> layers;          // [L]
   NormWeights output_norm;                   // [D]
   Linear output;                             // [V, D], the embedding if tied
@@ -241,6 +250,7 @@ struct LoadWeightsOptions {
   std::function<int(int)> stage = {};
   std::function<void(double)> on_progress =
       {};  // completed share, from one thread at a time; may be empty
+  const std::atomic<bool>* cancelled = nullptr;  // true: reading ends as Cancelled
 };
 
 // Reads and packs every tensor, on `pool`'s threads. InvalidArgument or Unimplemented name the

@@ -1,5 +1,6 @@
 // One answer: the request, and the stream that fills a message.
 import {Failure, call, readEvents} from './api.js';
+import {modelFields} from './models.js';
 import {requestFields} from './settings.js';
 
 // What the API is told of a chat. Every call of a tool gets a result: templates want one.
@@ -83,7 +84,7 @@ export async function streamAnswer(run, resume, onChange) {
   const {chat, message} = run;
   const before = chat.messages.slice(0, chat.messages.indexOf(message) + (resume ? 1 : 0));
   const body = {
-    messages: historyOf(chat, before), stream: true, stream_options: {include_usage: true}, return_progress: true, ...requestFields(),
+    messages: historyOf(chat, before), stream: true, stream_options: {include_usage: true}, return_progress: true, ...requestFields(), ...modelFields(),
   };
   if (resume) body.continue_final_message = true;
   Object.defineProperty(message, 'callsBefore', {value: (message.tool_calls || []).length, configurable: true});

@@ -2,7 +2,8 @@
 import {call} from './api.js';
 import {byId, el, svg} from './dom.js';
 import {heatMap} from './heat.js';
-import {byLabel, growth, labelOf, parseMetrics, quantile, sum} from './metrics.js';
+import {byLabel, growth, labelOf, ofModel, parseMetrics, quantile, sum} from './metrics.js';
+import {chosenModel} from './models.js';
 
 const kPollMs = 1000;
 const kKept = 61;  // scrapes: a minute
@@ -37,7 +38,7 @@ async function poll() {
   polling = true;
   try {
     const text = await (await call('/metrics')).text();
-    scrapes = [...scrapes, {time: performance.now() / 1000, samples: parseMetrics(text)}].slice(-kKept);
+    scrapes = [...scrapes, {time: performance.now() / 1000, samples: ofModel(parseMetrics(text), chosenModel().id)}].slice(-kKept);
     byId('live-state').textContent = '';
     draw();
   } catch (error) {

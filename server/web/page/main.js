@@ -4,6 +4,7 @@ import {drawChats, setChatActions} from './chats.js';
 import {abandon, ask, edit, giveResults, hooks, openStored, regenerate, resume, save, startNew, state, stop} from './conversation.js';
 import {byId, el, icon} from './dom.js';
 import {showLive} from './live.js';
+import {chosenModel, readModels} from './models.js';
 import {acceptSettings, buildSettings, changeSetting, openSettings, resetSettings, setting} from './settings.js';
 import {openStore} from './store.js';
 import {follow, grewView, setActions, showMessages} from './view.js';
@@ -157,15 +158,28 @@ function wirePanels() {
   byId('notice-close').addEventListener('click', () => { byId('notice').hidden = true; input.focus(); });
 }
 
+let description = {};  // of a chat's request
+
+function showModel() {
+  const model = chosenModel();
+  buildSettings(model.sampling || {}, model.ffn_modes, description);
+  showExamples(model);
+}
+
+// After an answer other models may be awake.
+function saved() {
+  readModels(showModel).catch(() => {});
+  return drawChats();
+}
+
 // Until the model is loaded: once a second.
 async function findModel() {
   try {
     await call('/health/ready');
-    const model = (await (await call('/v1/models')).json()).data[0];
     const {components} = await (await call('/openapi.json')).json();
-    byId('model').textContent = model.id;
-    buildSettings(model.sampling || {}, model.ffn_modes, components.schemas.ChatRequest.properties);
-    showExamples(model);
+    description = components.schemas.ChatRequest.properties;
+    await readModels(showModel);
+    showModel();
   } catch (error) {
     byId('model').textContent = error.message;
     if (error.status === 401) return;  // the next message asks again
@@ -182,7 +196,7 @@ function forget(id) {
 }
 
 async function begin() {
-  Object.assign(hooks, {shown: redraw, grew: grewView, saved: drawChats, notice});
+  Object.assign(hooks, {shown: redraw, grew: grewView, saved, notice});
   setActions({edit, regenerate, resume, giveResults});
   setChatActions({
     current: () => state.chat.id, open: openChat, removed: forget, notice,

@@ -19,6 +19,14 @@ export function parseMetrics(text) {
   return new Map([...samples].map(([name, list]) => [name.startsWith(prefix) ? name.slice(prefix.length) : name, list]));
 }
 
+// The samples of one model, and those of no model; all of them if it has none.
+export function ofModel(samples, model) {
+  const has = [...samples.values()].some(list => list.some(sample => sample.labels.model === model));
+  if (!has) return samples;
+  const kept = list => list.filter(({labels}) => labels.model === undefined || labels.model === model);
+  return new Map([...samples].map(([name, list]) => [name, kept(list)]).filter(([, list]) => list.length));
+}
+
 const fits = (labels, wanted) => Object.entries(wanted).every(([key, value]) => labels[key] === value);
 
 // The sum of the samples with these labels; null if there are none.

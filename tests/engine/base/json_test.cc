@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "engine/base/json_limits.h"
+
 namespace thermocline::base {
 namespace {
 
@@ -86,6 +88,12 @@ TEST(Json, DepthIsBounded) {
   EXPECT_FALSE(ParseJson(deep).ok());
   EXPECT_TRUE(ParseJson(std::string(64, '[') + std::string(64, ']')).ok());
   EXPECT_FALSE(ParseJson(std::string(65, '[') + std::string(65, ']')).ok());
+}
+
+TEST(Json, ValuesAreBounded) {
+  const std::string text = "[[],[],{\"a\":1}]";  // five values
+  EXPECT_TRUE(ParseJsonOf(text, 5).ok());
+  EXPECT_EQ(ParseJsonOf(text, 4).status().code(), StatusCode::kResourceExhausted);
 }
 
 TEST(Json, DumpNeverWritesWhatParseRefuses) {

@@ -39,6 +39,13 @@ TEST(Utf8, IncompleteSuffixIsWhatMoreBytesMayComplete) {
   EXPECT_EQ(IncompleteUtf8Suffix("\xC3(\xE2"), 1);
 }
 
+TEST(Utf8, NoCharacterThatATerminalObeysStays) {
+  EXPECT_EQ(EscapeControls("a\x1b[2J\n\x7f"), "a\\u001b[2J\\u000a\\u007f");
+  EXPECT_EQ(EscapeControls("\u009b\u202e\u2028\u200f"), "\\u009b\\u202e\\u2028\\u200f");
+  EXPECT_EQ(EscapeControls("\u00e9 \U0001F600"), "\u00e9 \U0001F600");
+  EXPECT_EQ(EscapeControls("\x9b"), "\uFFFD");
+}
+
 TEST(Utf8, CodePointsRoundTrip) {
   for (const char32_t c : {U'a', U'\u00e9', U'\u20ac', U'\U0001F600', U'\U0010FFFF'}) {
     std::string text;

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -8,11 +9,24 @@
 #include <atomic>
 #include <thread>
 
+#include "engine/base/log_writer.h"
 #include "engine/base/thread_priority.h"
 #include "engine/base/worker_pool.h"
 
 namespace thermocline::base {
 namespace {
+
+// A full disk lost lines, and nothing said so.
+TEST(LogWriter, CountsLinesThatCannotBeWritten) {
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  auto* const writer = new LogWriter(full);  // lives as long as its thread
+  writer->Push("before the thread\n");
+  EXPECT_EQ(writer->dropped(), 1);
+  writer->Start();
+  writer->Push("behind it\n");
+  writer->Flush(std::chrono::seconds(30));
+  EXPECT_EQ(writer->dropped(), 2);
+}
 
 TEST(WorkerPool, RunsEveryItemOnceInEveryLoop) {
   for (const int threads : {1, 2, 4}) {

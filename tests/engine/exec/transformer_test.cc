@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "engine/load/loaded_model.h"
 
 namespace thermocline::exec {
@@ -26,8 +28,10 @@ load::LoadOptions Options(int threads, const std::string& isa, const std::string
 
 // Logits of every position.
 std::vector<float> AllLogits(int threads, int chunk, const std::string& isa,
-                             const std::string& path = kModel) {
-  const auto model = load::LoadModel(Options(threads, isa, path));
+                             const std::string& path = kModel, KvType kv = KvType::kF16) {
+  load::LoadOptions options = Options(threads, isa, path);
+  options.model.kv_type = kv;
+  const auto model = load::LoadModel(options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   const auto transformer = (*model)->MakeTransformer(chunk, 320, chunk);
   auto cache = *(*model)->MakeCache(320);
@@ -49,6 +53,41 @@ TEST(Transformer, BitsDoNotDependOnThreadsOrChunks) {
       EXPECT_EQ(AllLogits(threads, chunk, ""), expected)
           << threads << " threads, chunks of " << chunk;
   }
+}
+
+TEST(Transformer, BitsDoNotDependOnChunksOrTheIsaWithKeysInBytes) {
+  const auto expected = AllLogits(1, 1, "", kModel, KvType::kQ8_0);
+  EXPECT_NE(expected, AllLogits(1, 1, ""));
+  for (const char* isa : {"", "avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"}) {
+    if (*isa != '\0' && kernels::CpuOps(isa) == nullptr) continue;
+    for (const int chunk : {7, 300})
+      EXPECT_EQ(AllLogits(2, chunk, isa, kModel, KvType::kQ8_0), expected) << isa << ' ' << chunk;
+  }
+}
+
+// A prompt's earlier part, of which only the KV cache and the states are wanted.
+TEST(Transformer, LayersThatNothingNeedsChangeNoBits) {
+  int families = 0;
+  for (const auto& folder :
+       std::filesystem::directory_iterator(SOURCE_DIR "/tests/golden/architectures")) {
+    if (!folder.is_directory()) continue;
+    const std::string path = folder.path().string(), name = folder.path().filename().string();
+    ++families;
+    const auto model = load::LoadModel(Options(2, "", path));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto transformer = (*model)->MakeTransformer(16, 64);
+    std::vector<float> expected;
+    for (const auto wanted : {Transformer::Logits::kNone, Transformer::Logits::kNothing}) {
+      auto cache = *(*model)->MakeCache(64);
+      const std::vector<int> first = {1, 40, 50, 3, 9}, second = {60, 61}, last = {7, 8};
+      ASSERT_TRUE(transformer->Forward(first, *cache, wanted).ok());
+      ASSERT_TRUE(transformer->Forward(second, *cache, wanted).ok());
+      const auto logits = *transformer->Forward(last, *cache, Transformer::Logits::kLast);
+      if (expected.empty()) expected.assign(logits.begin(), logits.end());
+      EXPECT_EQ(std::vector<float>(logits.begin(), logits.end()), expected) << name;
+    }
+  }
+  EXPECT_GT(families, 50);
 }
 
 // Compares float weights, where no activation is quantized: exp and the order of attention's sums

@@ -117,5 +117,46 @@ TEST(Ambiguity, ATokenParsedInSlicesLeadsToTheSameMask) {
   EXPECT_GT(parsed_later, 0);
 }
 
+// "!<[0]>* !<[1]>* ..."
+std::string StarsOfNegatedTokens(int count) {
+  std::string text = "root ::=";
+  for (int i = 0; i < count; ++i) text += " !<[" + std::to_string(1 + i % 256) + "]>*";
+  return text;
+}
+
+TEST(Ambiguity, ManyNegatedTokensAllowWhatOneOfThemAllows) {
+  std::vector<std::string> words;
+  for (int i = 0; i < 20'000; ++i) words.push_back("word" + std::to_string(i));
+  const SmallVocabulary vocabulary(words);
+  for (const int count : {1, 2, 100}) {
+    const auto grammar = vocabulary.Gbnf(StarsOfNegatedTokens(count));
+    ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+    Matcher matcher(4);
+    matcher.Begin(*grammar);
+    const auto mask = matcher.Mask();
+    EXPECT_EQ(HasBit(mask, 1), count > 1);
+    EXPECT_TRUE(HasBit(mask, 2));
+    EXPECT_TRUE(HasBit(mask, 257 + 19'999));
+    EXPECT_TRUE(HasBit(mask, kEnd));  // the text may be empty
+    EXPECT_FALSE(HasBit(mask, vocabulary.size() - 1));
+  }
+}
+
+TEST(Ambiguity, AGrammarFindsNothingThatAnEarlierOneLeft) {
+  const SmallVocabulary vocabulary({});
+  Matcher used(64);
+  for (const int count : {100, 100, 200, 200, 300, 40, 300}) {
+    const auto grammar = vocabulary.Gbnf(StarsOfNegatedTokens(count));
+    ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+    Matcher fresh(64);
+    for (Matcher* matcher : {&used, &fresh}) {
+      matcher->Begin(*grammar);
+      for (int token = 1; token < 20; ++token) matcher->Accept(token);
+    }
+    const auto expected = fresh.Mask(), got = used.Mask();
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin(), expected.end())) << count;
+  }
+}
+
 }  // namespace
 }  // namespace thermocline::grammar

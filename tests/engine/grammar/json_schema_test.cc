@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/grammar/schema_merge.h"
 #include "tests/engine/grammar/small_vocabulary.h"
 
 namespace thermocline::grammar {
@@ -238,6 +239,35 @@ TEST(JsonSchema, ExplosionsAreRefused) {
               R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":200},"maxItems":9000},"maxItems":9000})",
               5'000)
           .ok());
+}
+
+TEST(JsonSchema, PairsOfAlternativesAreBoundedByTime) {
+  std::string alternatives = R"({"const":-1})";
+  for (int i = 0; i < 16'000; ++i) alternatives += StrCat(R"(,{"const":)", i, "}");
+  const auto schema = base::ParseJson(StrCat(R"({"oneOf":[)", alternatives, "]}"));
+  ASSERT_TRUE(schema.ok());
+  Budget budget(1'000'000, 0.5, std::size_t{1} << 30);
+  EXPECT_FALSE(GrammarOfSchema(*schema, budget).ok());
+  EXPECT_TRUE(budget.late());
+}
+
+TEST(JsonSchema, NamesAreFoundBySearchNotByTryingAll) {
+  std::string names = R"("a")";
+  for (int i = 0; i < 100'000; ++i) names += StrCat(R"(,"n)", i, "\"");
+  const auto schema = base::ParseJson(StrCat(R"({"type":"object","required":[)", names, "]}"));
+  ASSERT_TRUE(schema.ok());
+  Budget budget(1'000'000, 600, std::size_t{1} << 30);
+  const auto merged = MergeSchema(*schema, *schema, budget);  // 5 * 10^9 comparisons otherwise
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ(merged->required.size(), 100'001U);
+}
+
+TEST(JsonSchema, AnExponentOfAnyLengthIsANumber) {
+  for (const char* bound : {"-1e-99999999999999999999", "1e99999999999999999999", "-1E-400"}) {
+    const auto grammar =
+        SchemaVocabulary().Schema(StrCat(R"({"type":"number","minimum":)", bound, "}"), 200'000);
+    EXPECT_TRUE(grammar.ok() || !grammar.status().message().empty()) << bound;
+  }
 }
 
 TEST(JsonSchema, WhatTakesTooMuchMemoryIsRefused) {

@@ -43,5 +43,27 @@ TEST_F(FileReadingTest, AModelSaysHowItWasRead) {
   EXPECT_NE((*LoadModel(options))->weights_read, "cached");
 }
 
+// A drain waited for the whole load of another model.
+TEST_F(FileReadingTest, ALoadEndsWhenItIsCancelled) {
+  const std::atomic<bool> cancelled{true};
+  LoadOptions options;
+  options.model.path = exec::kTidepool;
+  options.cancelled = &cancelled;
+  EXPECT_EQ(LoadModel(options).status().code(), StatusCode::kCancelled);
+}
+
+// Reading ahead changes no bits, and ends with its object in the middle of a file.
+TEST_F(FileReadingTest, ReadingAheadChangesNothing) {
+  const auto file = *model::OpenModelFile(exec::kTidepool);
+  EXPECT_TRUE(MayReadAhead({}, *file));
+  EXPECT_FALSE(MayReadAhead({.reading = FileReading::kDirect}, *file));
+  base::WorkerPool pool(2);
+  const auto want = *model::LoadWeights(*file, pool, {});
+  for (int i = 0; i < 20; ++i) const ReadAhead ended_at_once(*file);
+  const ReadAhead ahead(*file);
+  const auto got = *model::LoadWeights(*file, pool, {});
+  EXPECT_EQ(std::memcmp(got->memory.data(), want->memory.data(), want->memory.size()), 0);
+}
+
 }  // namespace
 }  // namespace thermocline::load

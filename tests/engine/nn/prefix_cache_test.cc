@@ -86,6 +86,13 @@ TEST_F(PrefixCacheTest, TellsWhereAPromptDiffersFromAStoredOne) {
   auto changed = stored;
   changed[70] = 1;
   EXPECT_EQ(differs(changed), 70);
+  // Twenty tokens of the stored sequence, across the end of its block.
+  changed[70] = system[70];
+  changed[120] = 2;
+  EXPECT_EQ(differs(changed), 120);
+  const auto instead = prefixes.stored_instead();
+  EXPECT_TRUE(
+      std::equal(instead.begin(), instead.end(), stored.begin() + 120, stored.begin() + 140));
 }
 
 TEST_F(PrefixCacheTest, KeepsItsBoundAndForgetsTheOldestFirst) {

@@ -156,7 +156,7 @@ TEST(Scheduler, ADeadlineIsRefusedForTheClientsOwnQueueOnly) {
 // The KV cache is smaller than all of them need: two contexts.
 TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
   const auto engine = Load(Tidepool());
-  constexpr int kTokens = 300;
+  constexpr int kTokens = 450;
   const auto of = [](const char* tenant, std::uint64_t seed) {
     Request request = Story(seed, kTokens);
     request.tenant = tenant;
@@ -164,7 +164,7 @@ TEST(Scheduler, OneClientsRequestsTakeNoMemoryFromAnothersFirst) {
   };
   const std::string alone = End(**engine->Submit(of("other", 99))).text;
   std::vector<Channel> crowd;
-  for (std::uint64_t i = 0; i < 12; ++i) crowd.push_back(*engine->Submit(of("crowd", i)));
+  for (std::uint64_t i = 0; i < 15; ++i) crowd.push_back(*engine->Submit(of("crowd", i)));
   TokenChannel::Update update;
   for (const Channel& channel : crowd) channel->WaitForUpdate(update);
   const auto other = End(**engine->Submit(of("other", 99)));

@@ -37,10 +37,12 @@ class SlotFileTest : public testing::Test {
   }
   static std::vector<std::byte> Data(int name) { return std::vector(kBytes, std::byte(name)); }
   // Writes the slots `first`, ..., a chain that begins behind slot `parent`.
-  static void WriteChain(SlotFile& file, int parent, int first, int count) {
+  static void WriteChain(SlotFile& file, int parent, int first, int count,
+                         std::uint32_t owner = 0) {
     for (int i = 0; i < count; ++i) {
-      const Status status =
-          file.Write(Key(first + i), Key(i == 0 ? parent : first + i - 1), i, Data(first + i));
+      const SlotKey before = Key(i == 0 ? parent : first + i - 1);
+      const Status status = file.Write(
+          Key(first + i), {.parent = before, .depth = i, .owner = owner}, Data(first + i));
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -114,7 +116,7 @@ TEST_F(SlotFileTest, NoChangeOfTheTableGivesAnotherAnswer) {
       if (!cut) Overwrite(".table", at, "\x5a");
       const auto file = Open(8);
       for (int name = 1; name <= 3; ++name) (void)Read(*file, name);
-      EXPECT_TRUE(file->Write(Key(7), Key(3), 0, Data(7)).ok());
+      EXPECT_TRUE(file->Write(Key(7), {.parent = Key(3), .depth = 0}, Data(7)).ok());
       EXPECT_TRUE(Read(*file, 7).ok());
     }
   }
@@ -132,11 +134,33 @@ TEST_F(SlotFileTest, TheLeastRecentlyUsedChainGoesFromItsEnd) {
   EXPECT_FALSE(file->Has(Key(11)) || file->Has(Key(12)));
   for (int name = 1; name <= 6; ++name) EXPECT_TRUE(Read(*file, name).ok()) << name;
   // The chain alone fills the file: nothing of it goes for its own end.
-  EXPECT_EQ(file->Write(Key(7), Key(6), 6, Data(7)).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(file->Write(Key(7), {.parent = Key(6), .depth = 6}, Data(7)).code(),
+            StatusCode::kFailedPrecondition);
   // Nor for what would follow a missing slot.
-  EXPECT_EQ(file->Write(Key(8), Key(7), 7, Data(8)).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(file->Write(Key(8), {.parent = Key(7), .depth = 7}, Data(8)).code(),
+            StatusCode::kFailedPrecondition);
   for (int name = 1; name <= 6; ++name) EXPECT_TRUE(file->Has(Key(name))) << name;
   EXPECT_EQ(file->counters().evicted, 3);
+}
+
+TEST_F(SlotFileTest, AnOwnerWhoWritesMuchLeavesTheOthersTheirShare) {
+  const auto file = Open(8);
+  WriteChain(*file, 0, 1, 3, 1);
+  WriteChain(*file, 0, 11, 3, 1);
+  WriteChain(*file, 0, 21, 2, 2);
+  const auto held = [&file](int first, int count) {
+    int all = 0;
+    for (int i = 0; i < count; ++i) all += file->Has(Key(first + i)) ? 1 : 0;
+    return all;
+  };
+  for (int chain = 0; chain < 5; ++chain) WriteChain(*file, 0, 30 + 10 * chain, 3, 2);
+  EXPECT_EQ(held(1, 3) + held(11, 3), 4);  // the newest of half of the file
+  EXPECT_EQ(held(11, 3), 3);
+  EXPECT_EQ(held(70, 3), 3);
+  // And the other way around: it may have its half again, and not more.
+  for (int chain = 0; chain < 5; ++chain) WriteChain(*file, 0, 130 + 10 * chain, 3, 1);
+  EXPECT_EQ(held(70, 3), 3);
+  EXPECT_EQ(held(170, 3), 3);
 }
 
 TEST_F(SlotFileTest, ASmallerLimitShortensTheFiles) {
@@ -154,7 +178,8 @@ TEST_F(SlotFileTest, OtherSlotsReplaceTheFile) {
   WriteChain(*Open(8), 0, 1, 1);
   const auto file = Open(8, 4096);
   EXPECT_FALSE(file->Has(Key(1)));
-  EXPECT_TRUE(file->Write(Key(2), Key(0), 0, std::vector(4096, std::byte{2})).ok());
+  EXPECT_TRUE(
+      file->Write(Key(2), {.parent = Key(0), .depth = 0}, std::vector(4096, std::byte{2})).ok());
 }
 
 TEST_F(SlotFileTest, ASecondProcessOnlyReads) {
@@ -163,7 +188,8 @@ TEST_F(SlotFileTest, ASecondProcessOnlyReads) {
   const auto reader = Open(2);
   EXPECT_TRUE(reader->read_only());
   EXPECT_TRUE(Read(*reader, 1).ok());
-  EXPECT_EQ(reader->Write(Key(3), Key(0), 0, Data(3)).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(reader->Write(Key(3), {.parent = Key(0), .depth = 0}, Data(3)).code(),
+            StatusCode::kFailedPrecondition);
   WriteChain(*writer, 0, 21, 2);  // into the same slots
   EXPECT_EQ(Read(*reader, 1).code(), StatusCode::kDataLoss);
   EXPECT_EQ(reader->counters().damaged, 0);

@@ -2,6 +2,8 @@
 // language.
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "engine/text/chat_template.h"
 
 namespace thermocline::text {
@@ -97,6 +99,15 @@ TEST(Jinja, HostileTemplatesAreBounded) {
   EXPECT_EQ(Render(doubling).status().code(), StatusCode::kResourceExhausted);
 }
 
+TEST(Jinja, StepsThatAreDearAreBoundedByTime) {
+  const std::string dear =
+      "{% set n = namespace(a='a' * 1000000) %}{% for i in range(90000) %}{% if 'b' in n.a %}{% "
+      "endif %}{% endfor %}";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(Render(dear).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
 TEST(Jinja, FiltersThatGrowTextAreBounded) {
   EXPECT_EQ(Render("{{ (range(100000)|join('a' * 100000))|length }}").status().code(),
             StatusCode::kResourceExhausted);
@@ -120,6 +131,72 @@ TEST(Jinja, IntegersDoNotWrap) {
   EXPECT_EQ(
       Text("{{ 2 ** 62 }} {{ (-1) ** 1000000000001 }} {{ 1 ** 5 }} {{ 5 ** 0 }} {{ 0 ** 0 }}"),
       "4611686018427387904 -1 1 1 1");
+}
+
+TEST(Jinja, TheLeastIntegerIsDivisibleByMinusOne) {
+  EXPECT_EQ(Text("{{ (-9223372036854775807 - 1) is divisibleby(-1) }}"), "True");
+}
+
+TEST(Jinja, StepsOfASliceDoNotWrap) {
+  EXPECT_EQ(Text("{{ [1,2,3][1::9223372036854775807] }}{{ 'abc'[::9223372036854775807] }}"),
+            "[2]a");
+  EXPECT_EQ(Text("{{ [1,2,3][::-9223372036854775807] }}{{ [1,2,3,4][::-2] }}{{ 'abcd'[0:3:2] }}"),
+            "[3][4, 2]ac");
+}
+
+TEST(Jinja, ARepeatedTextHasABoundThatDoesNotWrap) {
+  EXPECT_EQ(Render("{{ 'abc' * 4611686018427387904 }}").status().code(),
+            StatusCode::kResourceExhausted);
+}
+
+std::string Repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+TEST(Jinja, StatementsInsideAMacroThatCallsItselfAreCounted) {
+  for (const auto& [begin, end] : {std::pair("{% if true %}", "{% endif %}"),
+                                   {"{% for i in [1] %}", "{% endfor %}"},
+                                   {"{% set x %}", "{% endset %}"},
+                                   {"{% filter trim %}", "{% endfilter %}"}}) {
+    const std::string nested = Repeated(begin, 112) + "{{ a() }}" + Repeated(end, 112);
+    EXPECT_EQ(Render("{% macro a() %}" + nested + "{% endmacro %}{{ a() }}").status().code(),
+              StatusCode::kResourceExhausted)
+        << begin;
+  }
+}
+
+TEST(Jinja, ChainsOfOperatorsAreBounded) {
+  for (const char* link : {"+1", "~1", "|trim", ".b", "[0]", "()", " and 1", " or 1", "**1",
+                           " is defined", " if 1 else 1"}) {
+    EXPECT_FALSE(Render("{{ 1" + Repeated(link, 300'000) + " }}").ok()) << link;
+  }
+  EXPECT_EQ(Text("{{ 0" + Repeated(" + 1", 100) + " }}"), "100");
+}
+
+TEST(Jinja, DeepListsAreNotCompared) {
+  const std::string deep =
+      "{% set a = [1] %}{% set b = [2] %}" + Repeated("{% set a = [a] %}{% set b = [b] %}", 60'000);
+  EXPECT_FALSE(Render(deep + "{{ a < b }}").ok());
+}
+
+TEST(Jinja, ComparisonsInsideOneOperationAreSteps) {
+  const std::string large = "{% set a = [1] %}" + Repeated("{% set a = a + a %}", 13);
+  const std::string many = "{% set l = [a + [1]] %}" + Repeated("{% set l = l + l %}", 13);
+  for (const char* operation : {"{{ (a + [2]) in l }}", "{{ l|sort|length }}",
+                                "{{ l.count(a + [2]) }}", "{{ l|unique|list|length }}"}) {
+    EXPECT_EQ(Render(large + many + operation).status().code(), StatusCode::kResourceExhausted)
+        << operation;
+  }
+}
+
+TEST(Jinja, ElementsOfListsAreCountedAsMemory) {
+  const std::string large =
+      "{% set n = namespace(a=[1]) %}{% for i in range(18) %}{% set n.a = n.a + n.a %}{% endfor %}";
+  EXPECT_EQ(
+      Render(large + "{% for i in range(60) %}{% set x = n.a + n.a %}{% endfor %}").status().code(),
+      StatusCode::kResourceExhausted);
 }
 
 TEST(Jinja, DeepListsDoNotOverflowTheStack) {

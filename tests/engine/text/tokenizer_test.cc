@@ -1,6 +1,8 @@
 #include "engine/text/tokenizer.h"
 
 #include <gtest/gtest.h>
+#include <unicode/normalizer2.h>
+#include <unicode/unistr.h>
 
 #include <algorithm>
 #include <random>
@@ -10,6 +12,8 @@
 #include "engine/text/contains_any.h"
 #include "engine/text/detokenizer.h"
 #include "engine/text/dry_breakers.h"
+#include "engine/text/pre_tokenizer.h"
+#include "engine/text/unicode_text.h"
 
 namespace thermocline::text {
 namespace {
@@ -147,6 +151,10 @@ TEST(Tokenizer, HostileVocabulariesAreRefused) {
   v.eos = 7;
   EXPECT_FALSE(model::ValidateVocabulary(v).ok());
   v.eos = -1;
+  v.tokens[0] = std::string(1025, 'a');  // each could be asked for with its logprob
+  EXPECT_FALSE(model::ValidateVocabulary(v).ok());
+  v.tokens[0] = "<unk>";
+  EXPECT_TRUE(model::ValidateVocabulary(v).ok());
   v.types.pop_back();
   EXPECT_FALSE(model::ValidateVocabulary(v).ok());
 }
@@ -160,6 +168,75 @@ TEST(Tokenizer, UnknownPreTokenizersAreNamed) {
   const auto tokenizer = Tokenizer::Create(v);
   EXPECT_EQ(tokenizer.status().code(), StatusCode::kUnimplemented);
   EXPECT_NE(tokenizer.status().message().find("klingon"), std::string::npos);
+}
+
+TEST(Tokenizer, TheLongestSpecialTokenIsTakenAndTheFirstOfEqualOnes) {
+  model::Vocabulary v;
+  v.kind = model::VocabularyKind::kByteLevelBpe;
+  v.pre_tokenizer = "gpt-2";
+  v.tokens = {"a", "<", "<u", "<unused1>", "<unused12>", "<u", "<unused", "<c>"};
+  v.types.assign(v.tokens.size(), model::TokenType::kUserDefined);
+  v.types[0] = v.types[1] = model::TokenType::kNormal;
+  v.types[7] = model::TokenType::kControl;
+  const auto tokenizer = Tokenizer::Create(v);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto encode = [&](const char* text) { return (*tokenizer)->Encode(text, {}); };
+  EXPECT_EQ(encode("<unused12><unused1><unused1<u<"), (std::vector<int>{4, 3, 6, 2, 1}));
+  EXPECT_EQ(encode("<u<unuse"), (std::vector<int>{2, 2}));  // other letters have no token
+  EXPECT_EQ((*tokenizer)->Encode("<c><c", {.control_tokens = true}), (std::vector<int>{7, 1}));
+}
+
+TEST(PreTokenizer, DigitsAreCutFromTheEndOfANumber) {
+  const auto words = PreTokenizer::Create("cohere2moe");
+  ASSERT_TRUE(words.ok());
+  using Words = std::vector<std::string_view>;
+  EXPECT_EQ((*words)->Split("1234567"), (Words{"1", "234", "567"}));
+  EXPECT_EQ((*words)->Split("12 345-6789"), (Words{"12", " ", "345", "-", "6", "789"}));
+  // Without a boundary behind it the pattern does not match, and the next one cuts from the front.
+  EXPECT_EQ((*words)->Split("1234x"), (Words{"123", "4", "x"}));
+  EXPECT_EQ((*words)->Split("\U0001D7CE\U0001D7CF\U0001D7D0\U0001D7D1"),
+            (Words{"\U0001D7CE", "\U0001D7CF\U0001D7D0\U0001D7D1"}));
+  EXPECT_EQ((*words)->Split(std::string(1 << 20, '1') + "x").size(),
+            ((1U << 20) + 2) / 3 + 1);  // quadratic matching would take hours
+}
+
+std::string ByTheLibrary(const std::string& text, model::Normalization form) {
+  using model::Normalization;
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* by =
+      form == Normalization::kNfc    ? icu::Normalizer2::getNFCInstance(error)
+      : form == Normalization::kNfd  ? icu::Normalizer2::getNFDInstance(error)
+      : form == Normalization::kNfkc ? icu::Normalizer2::getNFKCInstance(error)
+                                     : icu::Normalizer2::getNFKDInstance(error);
+  std::string out;
+  return by->normalize(icu::UnicodeString::fromUTF8(text), error).toUTF8String(out);
+}
+
+TEST(Normalized, LongRunsOfMarksAreThoseOfTheUnicodeLibrary) {
+  using model::Normalization;
+  std::mt19937 random(5);
+  constexpr char32_t kMarks[] = {0x300, 0x301, 0x315, 0x316, 0x327,   0x344,
+                                 0x5B0, 0x345, 0xF73, 0xF71, 0x1D165, 0x3099};
+  for (int round = 0; round < 200; ++round) {
+    std::string text = "x";
+    const int marks = round % 2 == 0 ? 60 : 300;
+    for (int i = 0; i < marks; ++i) {
+      base::AppendUtf8(text, kMarks[random() % std::size(kMarks)]);
+      if (random() % 150 == 0) text += "\u1ea5\uac01\ufb01";
+    }
+    for (const auto form :
+         {Normalization::kNfc, Normalization::kNfd, Normalization::kNfkc, Normalization::kNfkd})
+      ASSERT_EQ(Normalized(text, {form}), ByTheLibrary(text, form)) << round;
+  }
+}
+
+TEST(Normalized, ALongRunOfMarksTakesNoQuadraticTime) {
+  std::string text = "a";
+  for (int i = 0; i < 500'000; ++i) text += "\u0315";
+  for (int i = 0; i < 500'000; ++i) text += "\u0316";
+  const std::string sorted = Normalized(text, {model::Normalization::kNfc});
+  EXPECT_EQ(sorted.substr(0, 3), "a\u0316");  // the lower class comes first
+  EXPECT_EQ(sorted.size(), text.size());
 }
 
 TEST(Tokenizer, LongRunsWithoutSpacesStayFast) {

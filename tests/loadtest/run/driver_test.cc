@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
+#include <thread>
 
 #include "loadtest/measure/recorder.h"
 
@@ -125,6 +127,31 @@ TEST(DriverTest, AClosedLoopKeepsItsUsersAndItsCount) {
   std::sort(ids.begin(), ids.end());
   EXPECT_EQ(std::unique(ids.begin(), ids.end()), ids.end());
   EXPECT_EQ(ids.back(), 102u);
+}
+
+// The answer and the tick behind it are due while the thread is kept busy, so that the tick's
+// handler is in the queue when the run ends.
+TEST(DriverTest, ARunEndsAlthoughATickIsDueWithItsLastAnswer) {
+  asio::io_context io;
+  StallingServer server(io, 0.49, 1e9, 0);
+  asio::steady_timer busy(io, std::chrono::milliseconds(300));
+  busy.async_wait([](boost::system::error_code) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+  bool hangs = false;
+  std::atomic<bool> ended = false;
+  std::thread watchdog([&] {
+    for (int i = 0; i < 200 && !ended; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    hangs = !ended;
+    if (hangs) io.stop();
+  });
+  const auto [answers, started] =
+      Drive(io, server, {.users = 1, .duration_s = 60, .requests_max = 1});
+  ended = true;
+  watchdog.join();
+  EXPECT_FALSE(hangs);
+  EXPECT_EQ(answers.size(), 1u);
 }
 
 TEST(DriverTest, WhatIsNotAnsweredAfterTheEndIsATimeout) {

@@ -108,5 +108,23 @@ TEST(FormatProbe, WhatTemplatesWriteIsReadBack) {
   EXPECT_GE(learned, 50);
 }
 
+// An answer can only be replayed if nothing else is in its turn.
+TEST(FormatProbe, TurnsThatHoldResultsHaveNoOpening) {
+  const auto templates = TemplatesOfPeer();
+  if (templates.empty()) GTEST_SKIP() << "THERMOCLINE_PEER is not set";
+  int opened = 0, shared = 0;
+  for (const KnownTemplate& known : templates) {
+    const std::string open = known.Format().answer_open;
+    opened += open.empty() ? 0 : 1;
+    const bool holds_results =
+        known.name == "Apertus-8B-Instruct" || known.name == "google-gemma-4-31B-it";
+    shared += holds_results ? 1 : 0;
+    EXPECT_TRUE(!holds_results || open.empty()) << known.name;
+    EXPECT_TRUE(known.name != "Qwen3.5-4B" || open == "<|im_start|>assistant\n") << open;
+  }
+  EXPECT_GE(shared, 2);
+  EXPECT_GE(opened, 20);
+}
+
 }  // namespace
 }  // namespace thermocline::chat

@@ -60,6 +60,7 @@ TEST(ApiKeysTest, RefusesBadLinesWithoutShowingThem) {
       {good + ":root\n", "keys:1: an option is"},
       {good + ":priority=11\n", "keys:1: an option is"},
       {good + ":priority=\n", "keys:1: an option is"},
+      {good + ":models= ,\n", "keys:1: models= needs"},
   };
   for (const auto& [text, words] : cases) {
     const auto keys = ApiKeys::Parse(text, "keys");

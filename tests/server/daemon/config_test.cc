@@ -101,8 +101,15 @@ TEST_F(ConfigTest, BytesMayHaveAUnit) {
   EXPECT_EQ(Load("memory:\n  budget_bytes: 4096\n")->model.memory.budget_bytes, 4096);
 }
 
-TEST_F(ConfigTest, ThePrefixCacheIsGivenInMebibytes) {
+TEST_F(ConfigTest, ThePrefixCacheHasASize) {
   EXPECT_EQ(Load("")->serving.prefix_cache_bytes, -1);
+  EXPECT_EQ(Load("prefix_cache:\n  memory: -1\n")->serving.prefix_cache_bytes, -1);
+  EXPECT_EQ(Load("prefix_cache:\n  memory: 2GiB\n")->serving.prefix_cache_bytes,
+            std::int64_t{2} << 30);
+  EXPECT_FALSE(Load("prefix_cache:\n  memory: -2\n").ok());
+}
+
+TEST_F(ConfigTest, TheOlderKeyOfThePrefixCacheCountsMebibytes) {
   EXPECT_EQ(Load("engine:\n  prefix_cache_mib: -1\n")->serving.prefix_cache_bytes, -1);
   EXPECT_EQ(Load("engine:\n  prefix_cache_mib: 4096\n")->serving.prefix_cache_bytes,
             std::int64_t{4} << 30);
@@ -169,6 +176,22 @@ TEST_F(ConfigTest, MistakesAreNamedWithFileAndLine) {
   EXPECT_FALSE(Load("", {"server.port"}).ok());
   EXPECT_FALSE(Load("", {"nope=1"}).ok());
   EXPECT_EQ(LoadServerConfig("/nowhere.yaml", {}).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(ConfigTest, AFolderOfModelsKeepsTheModelThatIsNamed) {
+  const std::string folder = testing::TempDir() + "config_models";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/*.gguf") << "GGUF";
+  for (const char* path : {"tidepool", "other.gguf"}) {
+    const auto config =
+        Load("", {StrCat("model.path=", path), StrCat("server.models_dir=", folder)});
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    ASSERT_EQ(config->models.size(), 2U);
+    EXPECT_EQ(config->models[0].config->model.path, path);
+    // A name of "*" would be one for all names.
+    EXPECT_EQ(config->models[1].config->model_name, "star");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ConfigTest, ReadsTheModesOfTheFeedForwardNetwork) {

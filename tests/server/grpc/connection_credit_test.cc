@@ -56,7 +56,7 @@ TEST(ConnectionCreditTest, CallsThatRunHoldMemoryUntilTheyEnd) {
   EXPECT_EQ(HeldBytes({}, credit.Of("a 1")), 0);
   for (int i = 0; i < 10; ++i) credit.CallBegan("a 1", 15'000, true);
   EXPECT_GE(HeldBytes({}, credit.Of("a 1")), std::uint64_t{10 * (15'000 + 22'000)});
-  for (int i = 0; i < 10; ++i) credit.CallEnded("a 1", 15'000);
+  for (int i = 0; i < 10; ++i) credit.CallEnded("a 1", 15'000, true);
   EXPECT_EQ(HeldBytes({}, credit.Of("a 1")), 0);
 }
 
@@ -66,9 +66,10 @@ TEST(ConnectionCreditTest, CallsOfAClosedConnectionAreHeldUntilTheyEnd) {
   credit.CallBegan("a 1", 15'000, true);
   credit.CallBegan("a 1", 15'000, false);  // refused
   credit.Close("a 1");
+  EXPECT_GE(credit.HeldByCalls(), std::uint64_t{2 * (15'000 + 22'000)});
+  credit.CallEnded("a 1", 15'000, false);
   EXPECT_GE(credit.HeldByCalls(), std::uint64_t{15'000 + 22'000});
-  EXPECT_LT(credit.HeldByCalls(), std::uint64_t{2 * 15'000 + 22'000});
-  credit.CallEnded("a 1", 15'000);
+  credit.CallEnded("a 1", 15'000, true);
   EXPECT_EQ(credit.HeldByCalls(), 0);
 }
 

@@ -60,9 +60,9 @@ TEST(MetricSet, CountersNeverGoBack) {
   MetricSet set("t_", {});
   set.CatchUp("preemptions_total", 5);
   set.CatchUp("preemptions_total", 3);
-  EXPECT_NE(set.Serialize().find("\nt_preemptions_total 5\n"), std::string::npos);
+  EXPECT_NE(MetricText(set.Collect()).find("\nt_preemptions_total 5\n"), std::string::npos);
   set.CatchUp("preemptions_total", 6);
-  EXPECT_NE(set.Serialize().find("\nt_preemptions_total 6\n"), std::string::npos);
+  EXPECT_NE(MetricText(set.Collect()).find("\nt_preemptions_total 6\n"), std::string::npos);
 }
 
 TEST(MetricSet, AClientReadsSumsOverWhatOtherClientsChose) {
@@ -71,7 +71,8 @@ TEST(MetricSet, AClientReadsSumsOverWhatOtherClientsChose) {
   set.Count("request_fields_ignored_total", {{"api", "/a"}, {"field", "yours"}}, 3);
   set.Count("request_fields_ignored_total", {{"api", "/b"}, {"field", "yours"}});
   set.Count("requests_failed_total", {{"reason", "data"}});
-  const std::string all = set.Serialize(), part = set.Serialize(MetricReader::kClient);
+  const std::string all = MetricText(set.Collect()),
+                    part = MetricText(set.Collect(MetricReader::kClient));
   const std::string name = "\nt_request_fields_ignored_total{api=";
   EXPECT_NE(all.find(name + "\"/a\",field=\"mine\"} 2\n"), std::string::npos);
   EXPECT_NE(part.find(name + "\"/a\",field=\"other\"} 5\n"), std::string::npos);
@@ -84,9 +85,9 @@ TEST(MetricSet, AClientReadsSumsOverWhatOtherClientsChose) {
 TEST(MetricSet, LabelsAreEscapedAndHaveNoControlCharacters) {
   MetricSet set("t_", {});
   set.Count("requests_failed_total", {{"reason", "a\\b\"c\nd\x1b[31m\r\t\x7f\u00e9"}});
-  EXPECT_NE(set.Serialize().find("{reason=\"a\\\\b\\\"c\\nd?[31m???\u00e9\"} 1\n"),
+  EXPECT_NE(MetricText(set.Collect()).find("{reason=\"a\\\\b\\\"c\\nd?[31m???\u00e9\"} 1\n"),
             std::string::npos)
-      << set.Serialize();
+      << MetricText(set.Collect());
 }
 
 TEST(MetricSet, AHistogramIsBroughtToWhatItsOwnerCounts) {
@@ -95,7 +96,7 @@ TEST(MetricSet, AHistogramIsBroughtToWhatItsOwnerCounts) {
   const auto show = [&] {
     set.CatchUp("engine_step_seconds", steps.decode.counts, steps.decode.sum,
                 {{"phase", "decode"}});
-    return set.Serialize();
+    return MetricText(set.Collect());
   };
   const auto bucket = [](const char* le, int count) {
     return StrCat("\nt_engine_step_seconds_bucket{phase=\"decode\",le=\"", le, "\"} ", count, "\n");
@@ -128,7 +129,7 @@ TEST(MetricSet, ASeriesCanGo) {
   set.Set("power_watts", 1, {{"rail", "a"}});
   set.Set("power_watts", 2, {{"rail", "b"}});
   set.Remove("power_watts", {{"rail", "a"}});
-  const std::string text = set.Serialize();
+  const std::string text = MetricText(set.Collect());
   EXPECT_EQ(text.find("rail=\"a\""), std::string::npos);
   EXPECT_NE(text.find("\nt_power_watts{rail=\"b\"} 2\n"), std::string::npos);
 }
@@ -137,7 +138,7 @@ TEST(MetricSet, AnInfoHasOneSeries) {
   MetricSet set("t_", {});
   set.SetInfo("device_info", {{"device", "a"}, {"fallback", ""}});
   set.SetInfo("device_info", {{"device", "b"}, {"fallback", ""}});
-  const std::string text = set.Serialize();
+  const std::string text = MetricText(set.Collect());
   EXPECT_EQ(text.find("device=\"a\""), std::string::npos);
   EXPECT_NE(text.find("device=\"b\""), std::string::npos);
 }
@@ -159,6 +160,9 @@ TEST(Metrics, EverythingInTheTableCanBeExposed) {
   metrics.FieldIgnored("/v1/messages", "a");
   metrics.AccessLoosened();
   metrics.ToolCalls("json", 1);
+  metrics.TokensReplayed(5);
+  metrics.PrefixBroken("history");
+  metrics.Reasoned(7, true);
   metrics.ToolCallRejected("R4");
   metrics.RequestCancelled(Phase::kDecode, CancelCause::kApi, 0.001);
   metrics.RequestFailed("device");

@@ -1,4 +1,4 @@
-#include "server/http/answer.h"
+#include "server/http/generated_answer.h"
 
 #include <algorithm>
 
@@ -14,13 +14,18 @@ constexpr std::size_t kTextOfByteMax = 24;
 
 }  // namespace
 
-Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPlan& plan)
+GeneratedAnswer::GeneratedAnswer(server::Service& service, const ResponseHead& head,
+                                 GenerationPlan& plan)
     : service_(service),
       head_(head),
       format_(std::move(plan.format)),
       stream_(plan.stream),
       progress_(plan.submission.generation_request().request.progress),
       choices_per_prompt_(plan.submission.choices()),
+      reasoning_budget_(plan.submission.reasoning_budget()),
+      replayed_(plan.submission.replayed()),
+      places_(plan.submission.places()),
+      parts_of_(plan.submission.parts()),
       choices_(plan.submission.requests().size() * choices_per_prompt_),
       kept_bytes_(plan.submission.KeptBytes() + format_->EchoBytes()),
       kept_(service.request_memory(), head.tenant) {
@@ -31,15 +36,17 @@ Answer::Answer(server::Service& service, const ResponseHead& head, GenerationPla
   for (Choice& choice : choices_) choice.parser.emplace(plan.submission.parser_config());
 }
 
-Result<std::unique_ptr<Answer>> Answer::Start(server::Service& service, const ResponseHead& head,
-                                              GenerationPlan plan, std::function<void()> on_ready) {
-  std::unique_ptr<Answer> answer(new Answer(service, head, plan));
+Result<std::unique_ptr<Answer>> GeneratedAnswer::Start(server::Service& service,
+                                                       const ResponseHead& head,
+                                                       GenerationPlan plan,
+                                                       std::function<void()> on_ready) {
+  std::unique_ptr<GeneratedAnswer> answer(new GeneratedAnswer(service, head, plan));
   if (answer->large()) RETURN_IF_ERROR(answer->kept_.Grow(answer->kept_bytes_));
   ASSIGN_OR_RETURN(answer->generation_, plan.submission.Start(std::move(on_ready)));
-  return answer;
+  return std::unique_ptr<Answer>(std::move(answer));
 }
 
-Answer::Output Answer::NextOutput() {
+Answer::Output GeneratedAnswer::NextOutput() {
   Output output;
   const int count = base::IntSize(choices_);
   for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
@@ -53,30 +60,30 @@ Answer::Output Answer::NextOutput() {
   return output;
 }
 
-void Answer::Cancel(CancelCause cause) {
+void GeneratedAnswer::Cancel(CancelCause cause) {
   if (!ended_) generation_->Cancel(cause);
 }
 
-std::string Answer::Open() {
+std::string GeneratedAnswer::Open() {
   if (!stream_) return {};
   std::string events = format_->Open();
   begun_ = begun_ || !events.empty();
   return events;
 }
 
-bool Answer::tells_progress() const {
+bool GeneratedAnswer::tells_progress() const {
   return format_->tells_progress() &&
          std::none_of(choices_.begin(), choices_.end(), [](const Choice& c) { return c.begun; });
 }
 
-std::string Answer::KeepAlive() {
+std::string GeneratedAnswer::KeepAlive() {
   if (!stream_ || ended_) return {};
   std::string comment = format_->KeepAlive();
   begun_ = begun_ || !comment.empty();
   return comment;
 }
 
-void Answer::OnUpdate(int index, Output& output) {
+void GeneratedAnswer::OnUpdate(int index, Output& output) {
   const bool complete =
       update_.reason == FinishReason::kStop || update_.reason == FinishReason::kLength;
   if (update_.finished && !complete) return Fail(output);
@@ -93,6 +100,7 @@ void Answer::OnUpdate(int index, Output& output) {
   }
   if (says) {
     Read(choice);
+    Collect(index);
     choice.reasoning_tokens += Reasoned(choice) ? base::IntSize(update_.tokens) : 0;
     output.events += format_->OnDelta({.choice = index,
                                        .parts = parts_,
@@ -104,7 +112,7 @@ void Answer::OnUpdate(int index, Output& output) {
   if (update_.finished) FinishChoice(index, output);
 }
 
-void Answer::Read(Choice& choice) {
+void GeneratedAnswer::Read(Choice& choice) {
   parts_.clear();
   if (choice.parser.has_value()) {
     const bool cut = update_.reason == FinishReason::kLength;
@@ -120,12 +128,29 @@ void Answer::Read(Choice& choice) {
   }
 }
 
-bool Answer::Reasoned(const Choice& choice) const {
+void GeneratedAnswer::Collect(int index) {
+  constexpr std::size_t kTokensMax = 256 << 10;  // longer answers are not remembered
+  Choice& choice = choices_[index];
+  if (!places_[index / choices_per_prompt_].has_value() || choice.tokens.size() > kTokensMax)
+    return;
+  choice.whole.Add(parts_);
+  choice.tokens.insert(choice.tokens.end(), update_.tokens.begin(), update_.tokens.end());
+  if (choice.tokens.size() > kTokensMax) choice.whole = {};
+}
+
+void GeneratedAnswer::Remember(int index) {
+  Choice& choice = choices_[index];
+  const auto& place = places_[index / choices_per_prompt_];
+  if (!place.has_value() || (choice.whole.text.empty() && choice.whole.calls.empty())) return;
+  server::RememberAnswer(service_, *place, choice.whole, choice.tokens);
+}
+
+bool GeneratedAnswer::Reasoned(const Choice& choice) const {
   return (choice.parser.has_value() && choice.parser->in_reasoning()) ||
          (!parts_.empty() && parts_[0].kind == chat::MessagePart::Kind::kReasoning);
 }
 
-void Answer::ReportProgress(int index, Output& output) {
+void GeneratedAnswer::ReportProgress(int index, Output& output) {
   const std::chrono::duration<double, std::milli> since =
       std::chrono::steady_clock::now() - head_.arrived;
   output.events += format_->Progress({.choice = index,
@@ -135,17 +160,31 @@ void Answer::ReportProgress(int index, Output& output) {
                                       .ms = since.count()});
 }
 
-void Answer::CountCalls(const chat::CallTally& tally) {
+void GeneratedAnswer::CountCalls(const chat::CallTally& tally) {
   if (tally.calls > 0) service_.metrics().ToolCalls(chat::CallFormName(tally.form), tally.calls);
   if (tally.rejected != chat::CallRule::kNone)
     service_.metrics().ToolCallRejected(chat::CallRuleName(tally.rejected));
   if (tally.calls > 0 && tally.form != chat::CallForm::kNative) service_.LogFirstLenientCall();
 }
 
-void Answer::FinishChoice(int index, Output& output) {
+void GeneratedAnswer::CountPrompt(int index) {
+  service_.metrics().TokensReplayed(update_.usage.replayed_tokens);
+  const auto& parts = parts_of_[index / choices_per_prompt_];
+  const int at = update_.usage.cache_miss_at;
+  if (at >= 0 && parts.has_value())
+    service_.metrics().PrefixBroken(server::PromptPartName(parts->At(at)));
+}
+
+void GeneratedAnswer::FinishChoice(int index, Output& output) {
   if (choices_[index].parser.has_value()) CountCalls(choices_[index].parser->tally());
+  update_.usage.replayed_tokens = replayed_[index / choices_per_prompt_];
+  if (index % choices_per_prompt_ == 0) CountPrompt(index);
   choices_[index].usage = update_.usage;
-  choices_[index].usage.reasoning_tokens = choices_[index].reasoning_tokens;
+  const int reasoned = choices_[index].reasoning_tokens;
+  choices_[index].usage.reasoning_tokens = reasoned;
+  if (reasoned > 0)
+    service_.metrics().Reasoned(reasoned, reasoning_budget_ >= 0 && reasoned >= reasoning_budget_);
+  Remember(index);
   choices_ended_ = generation_->finished();
   ended_ = output.last = choices_ended_ && stream_;
   const Usage total = choices_ended_ ? Total() : Usage();
@@ -156,16 +195,18 @@ void Answer::FinishChoice(int index, Output& output) {
                                    .total = total});
 }
 
-std::size_t Answer::whole_bytes_max() const { return large() ? kept_bytes_ * kTextOfByteMax : 0; }
+std::size_t GeneratedAnswer::whole_bytes_max() const {
+  return large() ? kept_bytes_ * kTextOfByteMax : 0;
+}
 
-HttpResponse Answer::FullResponse() {
+HttpResponse GeneratedAnswer::FullResponse() {
   ended_ = true;
   return JsonResponse(head_, 200, format_->FullResponse(Total()));
 }
 
 // One failed choice ends them all. If nothing was sent, the response has the error's own status; a
 // stream ends with an error event.
-void Answer::Fail(Output& output) {
+void GeneratedAnswer::Fail(Output& output) {
   ended_ = output.last = true;
   generation_->Cancel(CancelCause::kOtherChoice);
   const Status status = server::FailureOf(update_);
@@ -183,7 +224,7 @@ void Answer::Fail(Output& output) {
 }
 
 // A prompt's tokens count once, however many choices it has.
-Usage Answer::Total() const {
+Usage GeneratedAnswer::Total() const {
   Usage total;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const Usage& usage = choices_[i].usage;
@@ -191,6 +232,7 @@ Usage Answer::Total() const {
       total.prompt_tokens += usage.prompt_tokens;
       total.cached_tokens += usage.cached_tokens;
       total.flash_tokens += usage.flash_tokens;
+      total.replayed_tokens += usage.replayed_tokens;
       if (i == 0) total.cache_miss_at = usage.cache_miss_at;
     }
     total.completion_tokens += usage.completion_tokens;

@@ -1,0 +1,45 @@
+// A program that runs beside this process and whose output is read through a pipe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/base/status.h"
+
+namespace thermocline::base {
+
+// Kill may be called by any thread, all else by one. A program that still runs at the end of this
+// object is killed.
+class PipedProcess {
+ public:
+  enum class Errors { kOwn, kWithOutput };  // where the program's standard error goes
+
+  // Runs the program at the path words[0], without standard input. Unavailable: it cannot be
+  // started.
+  static Result<std::unique_ptr<PipedProcess>> Start(const std::vector<std::string>& words,
+                                                     Errors errors);
+  ~PipedProcess();
+  PipedProcess(const PipedProcess&) = delete;
+  PipedProcess& operator=(const PipedProcess&) = delete;
+
+  // Returns the output so far, waiting for one byte at least; "" = the program has closed its
+  // output.
+  std::string Read();
+  // Ends the program, if it runs.
+  void Kill();
+  // Waits for the program's end. Returns its exit code, or -1 if a signal ended it.
+  int Wait();
+
+ private:
+  PipedProcess(pid_t pid, int output) : pid_(pid), output_(output) {}
+
+  Mutex mutex_;
+  pid_t pid_ GUARDED_BY(mutex_);  // 0 = it has ended
+  const int output_;
+};
+
+}  // namespace thermocline::base

@@ -1,0 +1,185 @@
+// Kinds of families: llama, from which the others differ, and what several families have in common.
+// Included by architecture_table.h.
+#pragma once
+
+#include "engine/model/architecture.h"
+
+namespace thermocline::model {
+
+inline constexpr Architecture kLlama = {.name = "llama",
+                                        .hf_name = "llama",
+                                        .norm = Norm::kRms,
+                                        .position = Position::kRotaryPairs,
+                                        .activation = Activation::kSilu,
+                                        .gated = true,
+                                        .parallel_block = false,
+                                        .head_norm = false,
+                                        .wide_norm = false,
+                                        .second_norm = false,
+                                        .norm_plus_one = false,
+                                        .qkv_bias = QkvBias::kWithOutput,
+                                        .position_offset = 0,
+                                        .hf_pairs = false,
+                                        .hf_gpt_oss = false,
+                                        .ffn_norm = "ffn_norm",
+                                        .optional_norms = false,
+                                        .biased = false,
+                                        .sinks = false,
+                                        .window_period = 1,
+                                        .window_place = WindowPlace::kFirst,
+                                        .unrotated = false,
+                                        .unrotated_period = 0,
+                                        .yarn_truncate = true,
+                                        .scales = false,
+                                        .logits_times_scale = false,
+                                        .embedding_root = false,
+                                        .norm_after_rope = false,
+                                        .value_norm = false,
+                                        .altup = false,
+                                        .temperature = false,
+                                        .unscaled_window_rope = false,
+                                        .window_theta = 0,
+                                        .norm_place = NormPlace::kBefore,
+                                        .sub_norms = false,
+                                        .hf_norm_after_attention = false,
+                                        .latent = false,
+                                        .router = {.normalise = true}};
+
+// A family as it differs from llama.
+template <typename Change>
+constexpr Architecture Variant(std::string_view name, std::string_view hf_name,
+                               const Change& change) {
+  Architecture a = kLlama;
+  a.name = name;
+  a.hf_name = hf_name;
+  change(a);
+  return a;
+}
+
+constexpr void MakeLatent(Architecture& a) {
+  a.latent = true;
+  a.hf_pairs = true;
+}
+
+constexpr void MakeSigmoidLatent(Architecture& a) {
+  MakeLatent(a);
+  a.router.gating = Gating::kSigmoid;
+}
+
+constexpr void MakeIndexed(Architecture& a) {
+  MakeSigmoidLatent(a);
+  a.indexed = true;
+}
+
+constexpr void MakeCohere2(Architecture& a) {
+  a.norm = Norm::kLayer;
+  a.hf_pairs = true;
+  a.parallel_block = true;
+  a.scales = true;
+  a.logits_times_scale = true;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButLast;
+  a.unrotated = true;
+}
+
+constexpr void MakeCohere2Moe(Architecture& a) {
+  MakeCohere2(a);
+  a.full_lead = true;
+  a.shared_averaged = true;
+  a.router.gating = Gating::kSigmoid;
+}
+
+constexpr void MakeBitNet(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.activation = Activation::kRelu2;
+  a.sub_norms = true;
+}
+
+constexpr void MakeGemma(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.activation = Activation::kGeluTanh;
+  a.norm_plus_one = true;
+  a.embedding_root = true;
+}
+
+constexpr void MakeGemma3(Architecture& a) {
+  MakeGemma(a);
+  a.head_norm = true;
+  a.norm_place = NormPlace::kBoth;
+  a.hf_norm_after_attention = true;
+  a.window_period = 6;
+  a.window_place = WindowPlace::kButLast;
+  a.window_theta = 10000;
+  a.unscaled_window_rope = true;
+}
+
+constexpr void MakeGemma3n(Architecture& a) {
+  MakeGemma3(a);
+  a.norm_plus_one = false;
+  a.window_period = 5;
+  a.value_norm = true;
+  a.altup = true;
+}
+
+constexpr void MakeGemma4(Architecture& a) {
+  MakeGemma3(a);
+  a.norm_plus_one = false;
+  a.value_norm = true;
+  a.window_heads = true;
+  a.layer_inputs = true;
+  a.layer_scale = true;
+  a.beside_experts = true;
+  a.router.input = RouterInput::kNormedResidual;
+}
+
+constexpr void MakeOlmo2(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.wide_norm = true;
+  a.norm_place = NormPlace::kAfter;
+  a.hf_norm_after_attention = true;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButLast;
+  a.unscaled_window_rope = true;
+}
+
+constexpr void MakeLfm2(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.recurrent = Mixer::kShortConv;
+  a.output_norm = "token_embd_norm";
+}
+
+constexpr void MakeQwenHybrid(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.norm_plus_one = true;
+  a.ffn_norm = "post_attention_norm";
+  a.attention_gate = true;
+  a.recurrent = Mixer::kDeltaNet;
+  a.shared_gated = true;
+}
+
+constexpr void MakeQwen35(Architecture& a) {
+  MakeQwenHybrid(a);
+  a.tiled_heads = true;
+}
+
+constexpr void MakeBert(Architecture& a) {
+  a.norm = Norm::kLayer;
+  a.position = Position::kLearned;
+  a.activation = Activation::kGelu;
+  a.gated = false;
+  a.norm_place = NormPlace::kOfSum;
+  a.encoder = true;
+}
+
+constexpr void MakeNemotronH(Architecture& a) {
+  a.activation = Activation::kRelu2;
+  a.gated = false;
+  a.recurrent = Mixer::kMamba2;
+  a.one_part = true;
+  a.ffn_norm = "attn_norm";
+  a.router.gating = Gating::kSigmoid;
+}
+
+}  // namespace thermocline::model

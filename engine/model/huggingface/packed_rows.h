@@ -1,0 +1,35 @@
+// Packed weights whose rows lie one after the other: FP8, NVFP4, MX types and integers, with scales
+// of blocks.
+#pragma once
+
+#include "engine/model/code_values.h"
+#include "engine/model/huggingface/stored_set.h"
+
+namespace thermocline::model {
+
+// A matrix [rows, cols] of codes: element = value of its code * (scale of its block times, or
+// divided by, the factor), in floats.
+struct PackedRows {
+  StoredTensor codes;  // rows of cols * bits / 8 bytes; of two codes in a byte the low one first
+  int bits = 8;        // 4 or 8
+  const CodeValues* values = nullptr;
+  StoredTensor scales;  // [slabs, grid_rows, grid_cols]
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t slab_rows = 0;  // rows of each matrix: of the third dimension there are several
+  std::int64_t grid_rows = 1, grid_cols = 1;
+  std::int64_t block_rows = 1, block_cols = 1;
+  float factor = 1;
+  bool divides = false;
+};
+
+// Finds the scales of `codes`, whose name is `stem` but for "_packed", and marks them in `stored`.
+// InvalidArgument: scales are missing or of another shape; Unimplemented: zero points, columns in
+// an order of their own, or an unknown type. Sources: transformers' finegrained_fp8;
+// compressed-tensors; ModelOpt.
+Result<PackedRows> FindPackedRows(const StoredTensor& codes, const std::string& stem,
+                                  const Json& quantization, StoredSet& stored);
+
+// The rows of `packed`, read from the files of `model`, which must outlive it.
+FloatSource RowsOf(const ModelFile& model, PackedRows packed);
+
+}  // namespace thermocline::model

@@ -1,0 +1,32 @@
+#include "server/core/held_model.h"
+
+#include <utility>
+
+namespace thermocline::server {
+
+bool IsOneOfSeveral(const Service& service) {
+  return service.models() != nullptr && service.models()->several();
+}
+
+std::vector<std::shared_ptr<Service>> HoldAllOf(Service& service, const ModelRights& rights) {
+  if (service.models() != nullptr) return service.models()->HoldAll(rights);
+  if (!rights.Allow(service.model_names())) return {};
+  return {std::shared_ptr<Service>(&service, [](Service*) {})};
+}
+
+std::shared_ptr<Service> HoldOf(Service& service, const std::string& name,
+                                ServedModels::Purpose purpose, const ModelRights& rights) {
+  if (service.models() != nullptr && service.models()->several())
+    return service.models()->Hold(name, purpose, rights);
+  if (!rights.Allow(service.model_names())) return nullptr;
+  return {std::shared_ptr<Service>(&service, [](Service*) {})};
+}
+
+void WakeHeld(const std::shared_ptr<Service>& held, std::function<void(const Status&)> woken) {
+  ServedModels* models = held->models();
+  if (models == nullptr || !models->several()) return woken(OkStatus());
+  models->KeepAlive(*held, std::nullopt);
+  models->Wake(held, std::move(woken));
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,81 @@
+// The models of one daemon by name, and those that left the list and still answer.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "server/core/service.h"
+
+namespace thermocline::server {
+
+// A model and what its sleep depends on. Members behind `service` are guarded by ServedModels.
+struct ServedModel {
+  using Clock = std::chrono::steady_clock;
+
+  ServedModel(std::shared_ptr<const ReloadableConfig> config,
+              std::shared_ptr<ServiceThreads> threads)
+      : service(std::move(config), std::move(threads)) {}
+
+  Service service;
+  bool pinned = false;
+  int keep_alive_default_s = -1, keep_alive_s = -1;
+  int requests = 0, looks = 0;  // that hold it
+  bool sleepy = false;          // to be put to sleep when it is idle
+  bool queued = false;
+  int tried_at = -1;  // sleeps of models before the last try that found others busy; -1 = none
+  Clock::time_point busy_since = {};  // the first of these tries
+  Clock::time_point used_at = Clock::now();
+  double load_s = 1;
+  Status failure;    // of the last load
+  int failures = 0;  // since the last that succeeded
+  Clock::time_point failed_at = {};
+  std::vector<std::function<void(const Status&)>> waiting = {};
+
+  bool idle() const { return requests == 0 && looks == 0 && !queued; }
+  bool loaded() const { return service.engine() != nullptr; }
+  void Configure(bool is_pinned, int alive_s) {
+    pinned = is_pinned;
+    keep_alive_s = keep_alive_default_s = alive_s;
+  }
+  // The time at which it falls asleep if nobody uses it; nullopt = none.
+  std::optional<Clock::time_point> Expiry() const;
+  // True if its last load failed, and it is too early for another.
+  bool FailedLately() const;
+};
+
+// Thread-safe. No other mutex is locked behind its own.
+class ModelList {
+ public:
+  using Models = std::vector<std::shared_ptr<ServedModel>>;
+
+  explicit ModelList(Models models) : list_(std::move(models)) {}
+
+  // The models of the list, in its order.
+  Models Listed() const EXCLUDES(mutex_);
+  // The listed models, and those that have left the list.
+  Models All() const EXCLUDES(mutex_);
+  void Set(Models models) EXCLUDES(mutex_);
+  bool Lists(const std::shared_ptr<ServedModel>& model) const EXCLUDES(mutex_);
+  // All names and aliases that the client may use, those of the first model first.
+  std::vector<std::string> Names(const ModelRights& rights) const;
+  // The model of that name or alias; an alias "*" is asked last. "" is the first one. nullptr:
+  // there is none that the client may use.
+  std::shared_ptr<ServedModel> Find(const std::string& name, const ModelRights& rights) const;
+  // Requires: the service is one of them.
+  std::shared_ptr<ServedModel> Of(const Service& service) const;
+  // Reads the facts of one listed model. False: all are known.
+  bool ReadFactsOfOne() const;
+  // Destroys models that have left the list, once nobody uses them and they sleep.
+  void ForgetUnused() EXCLUDES(mutex_);
+
+ private:
+  mutable base::Mutex mutex_;
+  Models list_ GUARDED_BY(mutex_), left_ GUARDED_BY(mutex_);
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,400 @@
+#include "server/core/served_models.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "engine/base/index.h"
+#include "engine/base/log.h"
+#include "engine/base/strings.h"
+#include "engine/base/system_memory.h"
+#include "server/core/load_failure.h"
+#include "server/core/memory_share.h"
+#include "server/core/sleep_choice.h"
+
+namespace thermocline::server {
+namespace {
+
+constexpr std::chrono::seconds kBusyWait{30};  // for models that answer requests to become idle
+constexpr std::chrono::seconds kLookInterval{1}, kNoWait{0};
+
+}  // namespace
+
+Result<std::unique_ptr<ServedModels>> ServedModels::Create(
+    const std::shared_ptr<const ReloadableConfig>& reloadable) {
+  std::vector<Entry> list;
+  for (const ModelEntry& entry : reloadable->config.models) {
+    ASSIGN_OR_RETURN(auto own, MakeReloadableConfig(*entry.config));
+    list.push_back(
+        {.config = std::move(own), .pinned = entry.pinned, .keep_alive_s = entry.keep_alive_s});
+  }
+  const bool several = !list.empty();
+  if (!several) list.push_back({.config = reloadable, .pinned = true});
+  RETURN_IF_ERROR(CheckNames(list));
+  return std::unique_ptr<ServedModels>(new ServedModels(list, several));
+}
+
+Status ServedModels::CheckNames(const std::vector<Entry>& list) {
+  std::vector<std::string> names;
+  for (const Entry& entry : list)
+    for (const std::string& name : ModelNames(entry.config->config))
+      names.push_back(PlainName(name));
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end() || list.size() == 1) return OkStatus();
+  return base::InvalidArgument("models: two have the name or alias '", *twice, "'");
+}
+
+ServedModels::ServedModels(const std::vector<Entry>& list, bool several)
+    : several_(several),
+      threads_(std::make_shared<ServiceThreads>(RequestSizesOf(list.front().config->config))),
+      models_({MakeModel(list.front())}),
+      first_(models_.Listed().front()) {
+  ModelList::Models models = models_.Listed();
+  for (const Entry& entry : std::span(list).subspan(1)) {
+    models.push_back(MakeModel(entry));
+    models.back()->service.Unpublish();
+  }
+  models_.Set(std::move(models));
+}
+
+ServedModels::~ServedModels() { StopEngines(); }
+
+std::shared_ptr<ServedModel> ServedModels::MakeModel(const Entry& entry) {
+  auto model = std::make_shared<Model>(entry.config, threads_);
+  model->Configure(entry.pinned, entry.keep_alive_s);
+  model->service.SetModels(this);
+  return model;
+}
+
+void ServedModels::SetList(const std::vector<Entry>& list) {
+  ModelList::Models models;
+  for (const Entry& entry : list) {
+    models.push_back(entry.kept == nullptr ? MakeModel(entry) : models_.Of(*entry.kept));
+    if (entry.kept == nullptr) models.back()->service.Unpublish();
+  }
+  // Nothing is changed before all of them are made, which may lack memory.
+  models_.Set(models);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].kept == nullptr) continue;
+    list[i].kept->SetReloadable(list[i].config);
+    const base::MutexLock lock(mutex_);
+    models[i]->Configure(list[i].pinned, list[i].keep_alive_s);
+  }
+  const base::MutexLock lock(mutex_);
+  changed_.NotifyAll();
+}
+
+std::shared_ptr<Service> ServedModels::Hold(const std::string& name, Purpose purpose,
+                                            const ModelRights& rights) {
+  const std::shared_ptr<Model> model = models_.Find(several() ? name : "", rights);
+  return model == nullptr ? nullptr : HoldModel(model, purpose);
+}
+
+std::shared_ptr<Service> ServedModels::HoldModel(const std::shared_ptr<Model>& model,
+                                                 Purpose purpose) {
+  const base::MutexLock lock(mutex_);
+  ++(purpose == Purpose::kRequest ? model->requests : model->looks);
+  return std::shared_ptr<Service>(&model->service,
+                                  [this, model, purpose](Service*) { Release(*model, purpose); });
+}
+
+std::vector<std::shared_ptr<Service>> ServedModels::HoldAll(const ModelRights& rights) {
+  std::vector<std::shared_ptr<Service>> held;
+  for (const auto& model : models_.Listed())
+    if (rights.Allow(model->service.model_names()))
+      held.push_back(HoldModel(model, Purpose::kLook));
+  return held;
+}
+
+void ServedModels::Release(Model& model, Purpose purpose) {
+  const base::MutexLock lock(mutex_);
+  --(purpose == Purpose::kRequest ? model.requests : model.looks);
+  if (purpose == Purpose::kRequest) model.used_at = Clock::now();
+  if (model.idle()) changed_.NotifyAll();
+}
+
+Status ServedModels::LoadFirst() {
+  Status first = *Load(*first_);
+  if (!several()) return first;
+  if (!first.ok()) {
+    {
+      const base::MutexLock lock(mutex_);
+      stops_ = true;
+    }
+    // Requests that wait for other models go on before their connections end.
+    for (const auto& model : models_.All()) EndWait(*model, ShuttingDown());
+    return first_->failure;
+  }
+  EndWait(*first_, first);
+  started_ = true;
+  for (const auto& model : models_.Listed()) {
+    const base::MutexLock lock(mutex_);
+    if (model->pinned && model != first_ && !std::exchange(model->queued, true))
+      queue_.push_back(model);
+  }
+  loader_ = std::thread([this] { Run(); });
+  ::pthread_setname_np(loader_.native_handle(), "models");
+  return first;
+}
+
+Status ServedModels::Readiness() const {
+  if (!started_) return front().Readiness();
+  const base::MutexLock lock(mutex_);
+  return stops_ ? ShuttingDown() : OkStatus();
+}
+
+bool ServedModels::HeldBack(const Service& service) {
+  const std::shared_ptr<Model> model = models_.Of(service);
+  const base::MutexLock lock(mutex_);
+  return IsHeldBack(queue_, *model);
+}
+
+void ServedModels::Wake(const std::shared_ptr<Service>& held,
+                        std::function<void(const Status&)> woken, Purpose purpose) {
+  const std::shared_ptr<Model> found = models_.Of(*held);
+  Model& model = *found;
+  Status now = OkStatus();
+  {
+    const base::MutexLock lock(mutex_);
+    if (stops_) {
+      now = ShuttingDown();
+    } else if (model.FailedLately()) {
+      now = LoadFailure(model.service, model.failure);
+    } else if (!model.loaded() || model.queued) {
+      model.waiting.push_back(std::move(woken));
+      if (!std::exchange(model.queued, true)) queue_.push_back(found);
+      changed_.NotifyAll();
+      return;
+    } else if (purpose == Purpose::kRequest && IsHeldBack(queue_, model)) {
+      parked_.Add({found, held, std::move(woken)});
+      if (model.idle()) changed_.NotifyAll();
+      return;
+    }
+  }
+  woken(now);
+}
+
+void ServedModels::Unpark() {
+  std::vector<ParkedRequests::Parked> taken;
+  {
+    const base::MutexLock lock(mutex_);
+    taken = parked_.Take(queue_, stops_);
+  }
+  for (auto& each : taken) Wake(each.held, std::move(each.woken));
+}
+
+void ServedModels::KeepAlive(const Service& service, std::optional<int> seconds_more) {
+  if (!several()) return;
+  const std::shared_ptr<Model> found = models_.Of(service);
+  Model& model = *found;
+  const base::MutexLock lock(mutex_);
+  const int wanted = seconds_more.value_or(model.keep_alive_default_s);
+  if (std::exchange(model.keep_alive_s, wanted) != wanted) changed_.NotifyAll();
+}
+
+std::optional<ServedModels::Clock::time_point> ServedModels::ExpiresAt(const Service& service) {
+  const std::shared_ptr<Model> model = models_.Of(service);
+  const base::MutexLock lock(mutex_);
+  return model->Expiry();
+}
+
+bool ServedModels::Sleep(const Service& service) {
+  if (!several()) return false;
+  const std::shared_ptr<Model> model = models_.Of(service);
+  const base::MutexLock lock(mutex_);
+  model->sleepy = true;
+  changed_.NotifyAll();
+  return true;
+}
+
+void ServedModels::Run() {
+  for (bool more = true;;) {  // facts to be read
+    SleepExpired();
+    Unpark();
+    models_.ForgetUnused();
+    const std::shared_ptr<Model> next = NextToLoad(more ? kNoWait : kLookInterval);
+    {
+      const base::MutexLock lock(mutex_);
+      if (stops_) break;
+    }
+    if (next == nullptr) {
+      more = models_.ReadFactsOfOne();
+      continue;
+    }
+    const std::optional<Status> loaded = Load(*next);
+    if (loaded.has_value()) EndWait(*next, *loaded);
+  }
+  for (const auto& model : models_.All()) EndWait(*model, ShuttingDown());
+  Unpark();
+}
+
+// Returns the first waiting model that is worth a try, or whose time is over; nullptr if there is
+// none within `most`. A model that waits for others to become idle delays none.
+std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most) {
+  const auto until = Clock::now() + most;
+  base::MutexLock lock(mutex_);
+  for (;;) {
+    for (const auto& model : queue_) {
+      const bool worth_it =
+          model->tried_at != sleeps_ || ChooseToSleep(models_.All(), *model).victim != nullptr;
+      if (worth_it || Clock::now() > model->busy_since + kBusyWait) return model;
+    }
+    if (stops_ || Clock::now() >= until) return nullptr;
+    changed_.WaitUntil(mutex_, until);
+  }
+}
+
+void ServedModels::EndWait(Model& model, const Status& loaded) {
+  std::vector<std::function<void(const Status&)>> waiting;
+  {
+    const base::MutexLock lock(mutex_);
+    std::erase_if(queue_, [&](const auto& each) { return each.get() == &model; });
+    model.queued = false;
+    model.tried_at = -1;
+    model.used_at = Clock::now();
+    waiting.swap(model.waiting);
+  }
+  for (const auto& woken : waiting) woken(loaded);
+}
+
+std::optional<Status> ServedModels::Load(Model& model) {
+  // A request that came while the daemon started waits for a model that is loaded by now.
+  if (model.loaded()) return model.service.Readiness();
+  const auto begin = Clock::now();
+  const std::string& name = model.service.model_name();
+  int sleeps = 0;
+  {
+    const base::MutexLock lock(mutex_);
+    if (model.tried_at < 0) model.busy_since = begin;
+    sleeps = sleeps_;
+  }
+  bool busy = false;
+  Status loaded = LoadWithin(model, busy);
+  busy = busy && loaded.code() == StatusCode::kResourceExhausted;
+  if (busy && begin < model.busy_since + kBusyWait) {
+    model.service.Unpublish();  // it does not load now
+    const base::MutexLock lock(mutex_);
+    model.tried_at = sleeps;
+    return std::nullopt;
+  }
+  if (busy)
+    loaded = base::Unavailable("other models answer requests and leave it no memory; ",
+                               loaded.message());
+  const double took = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (loaded.ok()) model.service.ReadFacts();
+  if (several() && loaded.ok())
+    base::LogInfo("the model ", name, " is awake after ", static_cast<int>(took * 1000),
+                  " ms: ", base::HumanBytes(model.service.engine()->Stats().memory_planned),
+                  " planned");
+  if (several() && !loaded.ok()) {
+    base::LogError("the model ", name, " cannot be loaded: ", loaded.message());
+    busy ? model.service.Unpublish() : model.service.MarkFailed();
+  }
+  const base::MutexLock lock(mutex_);
+  model.load_s = took;
+  model.failure = loaded;
+  // Models that answer are no fault of this one: it is tried again with the next request.
+  model.failures = loaded.ok() || busy ? 0 : model.failures + 1;
+  model.failed_at = Clock::now();
+  model.sleepy = false;
+  return loaded.ok() || !several() ? loaded : LoadFailure(model.service, loaded);
+}
+
+Status ServedModels::LoadWithin(Model& model, bool& busy) {
+  if (!several()) return model.service.Load();
+  const auto load_within = [&](std::int64_t budget) {
+    return model.service.Load({.budget_bytes = budget,
+                               .resident_before = ResidentBeside(models_.All(), model),
+                               .cancelled = &cancelled_});
+  };
+  // A context that nobody configured takes all memory there is; so the model's equal part is tried
+  // first.
+  const std::int64_t total = TotalBudget(), part = total / base::IntSize(models_.Listed());
+  const bool from_flash = !model.service.config().model.memory.bundle.empty();
+  if (!from_flash && part < BudgetFor(total, models_.All(), model) && load_within(part).ok())
+    return OkStatus();
+  for (;;) {
+    Status loaded = load_within(BudgetFor(total, models_.All(), model));
+    if (loaded.code() != StatusCode::kResourceExhausted) return loaded;
+    // Nobody sleeps for a model that would not fit then, either.
+    if (BytesNeeded(loaded) > MostFor(total, models_.All(), model)) return loaded;
+    if (!MakeRoomFor(model, busy)) return loaded;
+  }
+}
+
+std::int64_t ServedModels::TotalBudget() const {
+  return static_cast<std::int64_t>(base::MemoryBudget(front().config().model.memory.budget_bytes));
+}
+
+bool ServedModels::MakeRoomFor(const Model& model, bool& busy) {
+  const ModelList::Models all = models_.All();
+  SleepChoice choice;
+  {
+    const base::MutexLock lock(mutex_);
+    choice = ChooseToSleep(all, model);
+    busy = choice.busy;
+    if (stops_ || choice.victim == nullptr) return false;
+    PutToSleep(*choice.victim, "its memory is wanted");
+  }
+  choice.victim->service.Sleep();
+  return true;
+}
+
+// Threads that hold a model while it falls asleep find no engine.
+void ServedModels::PutToSleep(Model& model, const char* why) {
+  model.service.Unpublish();
+  ++sleeps_;
+  model.sleepy = false;
+  model.keep_alive_s = model.keep_alive_default_s;
+  base::LogInfo("the model ", model.service.model_name(), " sleeps: ", why);
+}
+
+void ServedModels::SleepExpired() {
+  const auto now = Clock::now();
+  for (const auto& model : models_.All()) {
+    {
+      const base::MutexLock lock(mutex_);
+      const auto expiry = model->Expiry();
+      const bool expired = expiry.has_value() && *expiry <= now;
+      const bool gone = !models_.Lists(model);
+      const bool due = model->sleepy || expired || gone;
+      if (stops_ || !model->loaded() || !model->idle() || !due) continue;
+      PutToSleep(*model, gone      ? "it is not in the list any more"
+                         : expired ? "its keep_alive is over"
+                                   : "as asked");
+    }
+    model->service.Sleep();
+  }
+}
+
+void ServedModels::BeginDrain() {
+  pulls_.End();
+  {
+    const base::MutexLock lock(mutex_);
+    stops_ = true;
+    changed_.NotifyAll();
+  }
+  cancelled_ = true;
+  for (const auto& model : models_.All()) model->service.BeginDrain();
+}
+
+void ServedModels::CancelGenerations() {
+  for (const auto& model : models_.All()) model->service.CancelGenerations();
+}
+
+void ServedModels::StopWorkers() { front().StopWorkers(); }
+
+void ServedModels::StopEngines() {
+  {
+    const base::MutexLock lock(mutex_);
+    stops_ = true;
+    changed_.NotifyAll();
+  }
+  if (loader_.joinable()) loader_.join();
+  for (const auto& model : models_.All()) model->service.StopEngine();
+}
+
+}  // namespace thermocline::server

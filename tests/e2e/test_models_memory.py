@@ -1,0 +1,235 @@
+"""Several models in one memory: which of them sleeps, wakes, waits or fails, and what the others see of it."""
+import concurrent.futures
+import contextlib
+import json
+import shutil
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from conftest import ROOT, Daemon, memory_mib, wait_until
+from several_models import ask, configuration, smollm_bytes, states, text_of, truths
+
+
+@pytest.fixture(scope="module")
+def truth(smollm):
+    return truths(smollm)
+
+
+def test_a_model_that_fails_gives_its_memory_back(tmp_path, smollm, truth):
+    """A chat template that could not be read left the engine in memory, for good, and no other model fitted beside it."""
+    from gguf_copy import copy
+    copy(str(smollm), str(tmp_path / "bad.gguf"), fields={"tokenizer.chat_template": "{% if messages %}{{ messages[0] "})
+    path = configuration(tmp_path, smollm, 420, engine={"context_length": 512})
+    path.write_text(path.read_text().replace("models:\n", f"models:\n  - path: tidepool\n    name: first\n  - path: {tmp_path}/bad.gguf\n    name: bad\n", 1))
+    with Daemon(config=path) as d:
+        assert text_of(ask(d, "first"))
+        for _ in range(2):
+            assert ask(d, "bad").status_code == 503
+        assert text_of(ask(d, "smol")) == truth["smol"]
+        assert states(d)["bad"] == "failed"
+
+
+def test_a_slow_request_keeps_no_model_awake(tmp_path, smollm, truth):
+    """Half a request held the first model, so that another one that did not fit beside it was refused."""
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            s = stack.enter_context(socket.create_connection(("127.0.0.1", d.port)))
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        begin = time.monotonic()
+        assert text_of(ask(d, "smol")) == truth["smol"]
+        assert time.monotonic() - begin < 25  # and not the 30 s for which busy models are waited for
+
+
+def test_a_model_that_waits_for_room_delays_no_other(tmp_path, smollm, truth):
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512}, server={"write_timeout_s": 120})) as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = {"model": "tide", "stream": True, "max_tokens": 400, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
+        with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=120) as answer:
+            next(answer.iter_raw(64))  # the rest waits: tide is busy until it is read
+            waiting = pool.submit(ask, d, "smol")
+            wait_until(lambda: states(d)["smol"] != "sleeping", 20)
+            assert text_of(ask(d, "experts")) == truth["experts"]
+            assert d.admin.get("/health/ready").status_code == 200
+        assert text_of(waiting.result()) == truth["smol"]  # its client left, so tide is idle
+
+
+def test_a_first_model_that_is_damaged_ends_the_daemon_in_order(tmp_path, smollm):
+    """A request that waited for another model was freed behind its connection: the heap was corrupted. The status was 1."""
+    (tmp_path / "cut.gguf").write_bytes(smollm_bytes(smollm)[:-(20 << 20)])
+    path = tmp_path / "cut.yaml"
+    path.write_text(f"models:\n  - path: {tmp_path}/cut.gguf\n    name: cut\n  - path: tidepool\n    name: tide\n")
+    for _ in range(4):
+        d = Daemon(config=path, wait=False)
+        wait_until(lambda: d.port is not None or d.process.poll() is not None, 20)
+        with contextlib.suppress(httpx.HTTPError):
+            ask(d, "tide")
+        assert d.process.wait(60) == 78, d.text()
+
+
+def test_the_daemon_stays_ready_when_a_model_cannot_wake(tmp_path, smollm, truth):
+    (tmp_path / "gone.gguf").write_bytes(smollm_bytes(smollm))
+    path = configuration(tmp_path, smollm)
+    path.write_text(path.read_text().replace("models:\n", f"models:\n  - path: {tmp_path}/gone.gguf\n    name: gone\n    engine: {{context_length: 512}}\n", 1))
+    with Daemon(config=path) as d:
+        assert d.admin.post("/models/unload", json={"model": "gone"}).json() == {"success": True}
+        wait_until(lambda: states(d)["gone"] == "sleeping", 20)
+        (tmp_path / "gone.gguf").unlink()
+        refused = ask(d, "gone")
+        assert refused.status_code == 503 and str(tmp_path) not in refused.text
+        assert d.admin.get("/health/ready").status_code == 200 and states(d)["gone"] == "failed"
+        assert text_of(ask(d, "tide")) == truth["tide"]
+
+
+def test_the_idle_model_sleeps_for_one_that_does_not_fit_beside_it(tmp_path, smollm, truth):
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
+        for name, others in (("smol", {}), ("tide", {}), ("experts", {"tide": "ready"}), ("smol", {}), ("experts", {}), ("smol", {})):
+            assert text_of(ask(d, name)), d.text()
+            assert states(d) == {"tide": "sleeping", "smol": "sleeping", "experts": "sleeping", **others, name: "ready"}
+            assert memory_mib(d, "VmRSS") < (420 if name == "smol" else 110)  # what the others held is given back
+        assert memory_mib(d, "VmHWM") < 420
+        assert d.logged("the model tide sleeps: its memory is wanted")
+
+
+def test_a_model_that_answers_is_not_put_to_sleep(tmp_path, smollm):
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
+        body = {"model": "tide", "stream": True, "max_tokens": 400, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
+        with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=60) as answer, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            lines = answer.iter_lines()
+            next(lines)
+            other = pool.submit(ask, d, "smol")
+            assert any('"finish_reason":"length"' in line for line in lines)
+            assert other.result().status_code == 200  # it waited
+
+
+def test_a_model_that_cannot_be_loaded_is_told_and_harms_no_other(tmp_path, smollm):
+    path = tmp_path / "bad.yaml"
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\0" * 100)
+    path.write_text(f"models:\n  - path: tidepool\n    name: tide\n  - path: {tmp_path}/bad.gguf\n    name: bad\n")
+    with Daemon(config=path) as d:
+        first, second = ask(d, "bad"), ask(d, "bad")
+        assert first.status_code == second.status_code == 503 and "bad.gguf" in first.json()["error"]["message"], first.text
+        assert str(tmp_path) not in first.text
+        assert len(d.logged("the model bad cannot be loaded")) == 1  # not tried again at once
+        assert text_of(ask(d, "tide"))
+        assert {m["id"]: m["status"]["value"] for m in httpx.get(d.url + "/v1/models").json()["data"]} == {"tide": "loaded", "bad": "failed"}
+
+
+def test_a_list_of_one_sleeps_too(tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text("models:\n  - path: tidepool\n    name: tide\n    keep_alive: 1s\n")
+    with Daemon(config=path) as d:
+        assert text_of(ask(d, "tide"))
+        wait_until(lambda: states(d)["tide"] == "sleeping", 30)
+        assert text_of(ask(d, ""))
+
+
+def test_a_prefix_outlives_the_sleep_of_its_model(tmp_path, smollm):
+    long = "Owls live in old trees and hunt at night. " * 40
+    config = configuration(tmp_path, smollm, prefix_cache={"path": tmp_path / "prefixes"})
+    with Daemon(config=config) as d:
+        def turn():
+            return httpx.post(d.url + "/v1/chat/completions", json={"model": "smol", "messages": [{"role": "user", "content": long}], "max_tokens": 4,
+                                                                    "temperature": 0}, timeout=120).json()
+        first = turn()
+        httpx.post(d.url + "/models/unload", json={"model": "smol"})
+        wait_until(lambda: states(d)["smol"] == "sleeping", 30)
+        second = turn()
+        assert second["choices"][0]["message"] == first["choices"][0]["message"]
+        assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > 200, second["usage"]
+
+
+def test_nobody_sleeps_for_a_model_that_would_not_fit_then_either(tmp_path, smollm):
+    with Daemon(config=configuration(tmp_path, smollm, 240, engine={"context_length": 512})) as d:
+        assert text_of(ask(d, "tide")) and text_of(ask(d, "experts"))
+        refused = ask(d, "smol")
+        assert refused.status_code == 503 and "more than the" in refused.text and "KV cache" in refused.text
+        assert states(d) == {"tide": "ready", "smol": "failed", "experts": "ready"}
+
+
+@contextlib.contextmanager
+def answering(d, model):
+    """A stream of that model that does not end by itself."""
+    body = {"model": model, "stream": True, "max_tokens": 2000, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
+    with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        yield
+        answer.close()
+
+
+ROUTES = {"/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4},
+          "/v1/completions": {"prompt": "Hi", "max_tokens": 4},
+          "/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4},
+          "/v1/responses": {"input": "Hi", "max_output_tokens": 4}}
+
+
+def test_a_stream_whose_model_is_waited_for_says_so(tmp_path, smollm):
+    """Comments begin after server.sse_keepalive_s; the answer follows in the same stream."""
+    path = configuration(tmp_path, smollm, 420, server={"sse_keepalive_s": 1, "models_dir": tmp_path})
+    with Daemon(config=path) as d, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        def ask_for(route, **more):
+            return httpx.post(d.url + route, json={"model": "experts", "stream": True, "temperature": 0, **ROUTES[route], **more}, timeout=60).text
+
+        with answering(d, "smol"):
+            asked = {route: pool.submit(ask_for, route) for route in ROUTES}
+            time.sleep(3.5)
+        told = {route: future.result() for route, future in asked.items()}
+        assert all(text.startswith(": waiting for the model\n\n") and text.count(": waiting") >= 2 for text in told.values()), told
+        plain = {route: ask_for(route) for route in ROUTES}
+        assert all(not text.startswith(":") for text in plain.values())
+        assert told["/v1/chat/completions"].endswith("data: [DONE]\n\n") and "event: message_stop" in told["/v1/messages"]
+        assert texts_of(told["/v1/chat/completions"]) == texts_of(plain["/v1/chat/completions"])
+        assert text_of(ask(d, "experts"))  # the connection and the daemon go on
+
+
+def texts_of(events):  # of the chat's chunks, joined
+    lines = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: {")]
+    return "".join(choice["delta"].get("content") or "" for line in lines for choice in line["choices"])
+
+
+def test_a_model_that_fails_after_its_stream_began_is_an_error_event(tmp_path, smollm):
+    shutil.copy(ROOT / "config/models/tidepool-experts.gguf", tmp_path / "late.gguf")
+    path = configuration(tmp_path, smollm, 420, server={"sse_keepalive_s": 1, "models_dir": tmp_path})
+    with Daemon(config=path) as d, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        with answering(d, "smol"):
+            asked = {route: pool.submit(httpx.post, d.url + route, json={"model": "late", "stream": True, **body}, timeout=60) for route, body in ROUTES.items()}
+            time.sleep(2.5)
+            (tmp_path / "late.gguf").write_bytes(b"GGUF is gone")
+        for route, future in asked.items():
+            answer = future.result()
+            assert answer.status_code == 200 and answer.text.startswith(": waiting for the model\n\n")
+            last = answer.text.strip().split("\n\n")[-1]
+            assert ("event: error\n" in last) == (route == "/v1/messages"), last
+            assert "cannot be loaded" in json.loads(last.split("data: ")[1])["error"]["message"]
+        refused = ask(d, "late", stream=True)
+        assert refused.status_code == 503, "before the stream begins the status says it"
+
+
+def test_a_client_that_never_pauses_does_not_keep_other_models_out(tmp_path, smollm, truth):
+    """Two chats that overlapped kept every other model asleep, as long as they went on."""
+    path = configuration(tmp_path, smollm, 420, engine={"context_length": 512})
+    with Daemon(config=path) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        ends = threading.Event()
+
+        def chats(delay):
+            time.sleep(delay)
+            count = 0
+            while not ends.is_set():
+                answer = ask(d, "smol", max_tokens=150, ignore_eos=True)
+                assert answer.status_code == 200, answer.text
+                count += 1
+            return count
+
+        loops = [pool.submit(chats, delay) for delay in (0, 0.7)]
+        time.sleep(2)
+        answers = []
+        try:
+            for _ in range(2):
+                answers.append(ask(d, "tide"))
+        finally:
+            ends.set()
+        assert [text_of(a) for a in answers] == [truth["tide"]] * 2
+        assert all(loop.result() > 0 for loop in loops)
