@@ -85,8 +85,9 @@ struct PositionSpan {
   int end = 0;
 };
 
-// The most rows that share the loads of a block. A token has a row for each of its heads.
-inline constexpr int kAttentionRows = 24;
+// The most rows that share the loads of a block, unless one token's heads are more. A token has a
+// row for each of its heads.
+inline constexpr int kAttentionRows = 48;
 
 struct AttentionParams {
   Activations q;  // [tokens, group, head_dim], scaled by 1 / sqrt(Dh) or by the model's own factor;

@@ -1,7 +1,7 @@
 // attention.h on sixteen lanes: K and V are panels, so both products are gemm's.
 //
 // Online softmax over blocks of 64 positions. Bytes moved: the K and V of the positions once for
-// kAttentionRows rows (tokens times heads of the group).
+// the rows of a turn (tokens times heads of the group).
 //
 // Measured on a Zen 5, two cores, SmolLM2 (head of 64, groups of 3), prompt of 4,000 tokens/s:
 //                                                             AVX2   AVX-512
@@ -31,6 +31,9 @@
 
 namespace thermocline::kernels {
 namespace {
+
+// The most rows whose scores and values a block's turn computes.
+constexpr int kRowsOfTurn = 24;
 
 // Rows [first, first + count) that see positions of a block, and the range of those positions
 // relative to the block.
@@ -116,12 +119,12 @@ void AddValues(const AttentionParams& p, const std::uint8_t* values, const std::
     F32x16 acc[G];
     WeightedValues<G>(p, values, next, first, dim, begin, end, acc);
     const int n = p.head_dim - dim < kPanelRows ? p.head_dim - dim : kPanelRows;
-    for (int g = 0; g < G; ++g) {
+    Unroll<0, G>([&]<int g>() __attribute__((always_inline)) {
       float* out = p.state.out + StartOf(first + g, p.head_dim) + dim;
       const F32x16 old = n == kPanelRows ? LoadF32(out) : LoadPartial(out, n);
       const F32x16 sum = Fma(old, Set1(correction[g]), acc[g]);
       n == kPanelRows ? Store(out, sum) : StorePartial(out, n, sum);
-    }
+    });
   }
 }
 
@@ -148,7 +151,7 @@ float UpdateSoftmax(const AttentionParams& p, int row, int begin, int end) {
 // a row's positions its probabilities are 0, which changes no sum.
 void AttendRows(const AttentionParams& p, const std::uint8_t* values, const BlockRows& rows,
                 int block) {
-  float correction[kAttentionRows];
+  float correction[kRowsOfTurn];
   for (int r = 0; r < rows.count; ++r) {
     const int row = rows.first + r, last = p.spans[row / p.group].end - block * kKvBlock;
     const int end = last < rows.end ? last : rows.end;
@@ -179,32 +182,40 @@ inline int EndInBlock(const PositionSpan& span, int block) {
   return end < kKvBlock ? end : kKvBlock;
 }
 
-// The tokens from `first` on, to `last`, that see the block, in rows that begin together.
-void AttendBlock(const AttentionParams& p, int block, int first, int last) {
-  const BlockRows all{first * p.group, (last - first) * p.group,
-                      BeginInBlock(p.spans[first], block), EndInBlock(p.spans[last - 1], block)};
-  const bool bytes = p.type == KvType::kQ8;
-  bytes ? ByteScores(p, p.blocks[block], all) : Scores(p, p.blocks[block], all);
-  constexpr auto kRows = kAttentionRows;
+// Rows that begin together.
+template <typename Products>
+void AttendRowsOfBlock(Products& products, const AttentionParams& p, const BlockRows& rows,
+                       int block) {
+  const std::uint8_t* values = p.blocks[block] + p.values_offset;
+  if (p.type == KvType::kQ8) {
+    products.Scores(p, p.blocks[block], rows);
+    return AttendByteRows(products, p, values, rows, block);
+  }
+  Scores(p, p.blocks[block], rows);
+  AttendRows(p, values, rows, block);
+}
+
+// The tokens from `first` on, to `last`, that see the block. Their rows take turns, so that the
+// first-level cache holds all that a turn reads. Rows of a token may be in two turns.
+template <typename Products>
+void AttendBlock(Products& products, const AttentionParams& p, int block, int first, int last) {
   for (int token = first; token < last;) {
     const int begin = BeginInBlock(p.spans[token], block);
     int next = token + 1;
-    while (next < last && BeginInBlock(p.spans[next], block) == begin &&
-           (next + 1 - token) * p.group <= kRows)
-      ++next;
-    const int end = EndInBlock(p.spans[next - 1], block);
-    // A token with more heads than kAttentionRows is cut between its heads.
-    for (int row = token * p.group; row < next * p.group; row += kRows) {
-      const int left = next * p.group - row;
-      const BlockRows rows{row, left < kRows ? left : kRows, begin, end};
-      const std::uint8_t* values = p.blocks[block] + p.values_offset;
-      bytes ? AttendByteRows(p, values, rows, block) : AttendRows(p, values, rows, block);
+    while (next < last && BeginInBlock(p.spans[next], block) == begin) ++next;
+    for (int row = token * p.group; row < next * p.group; row += Products::kRows) {
+      const int left = next * p.group - row,
+                count = left < Products::kRows ? left : Products::kRows;
+      const int end = EndInBlock(p.spans[(row + count - 1) / p.group], block);
+      AttendRowsOfBlock(products, p, {row, count, begin, end}, block);
     }
     token = next;
   }
 }
 
-void Attention(const AttentionParams& p) {
+template <typename Products>
+void AttendChunk(const AttentionParams& p) {
+  Products products;
   const int rows = p.tokens * p.group;
   for (int r = 0; r < rows; ++r) {
     p.state.max[r] = -3e38F;  // below every score, and exp of the difference is 0
@@ -216,10 +227,12 @@ void Attention(const AttentionParams& p) {
   for (int block = p.spans[0].begin / kKvBlock; block <= last_block; ++block) {
     while (first < p.tokens && p.spans[first].end <= block * kKvBlock) ++first;
     while (last < p.tokens && p.spans[last].begin < (block + 1) * kKvBlock) ++last;
-    if (first < last) AttendBlock(p, block, first, last);
+    if (first < last) AttendBlock(products, p, block, first, last);
   }
   if (p.key_origin != nullptr) AddOrigin(p);
 }
+
+void Attention(const AttentionParams& p) { AttendChunk<VectorProducts>(p); }
 
 }  // namespace
 }  // namespace thermocline::kernels

@@ -16,11 +16,12 @@ namespace {
 
 constexpr float kWeightMax = 254;  // level of a block's largest weight
 constexpr int kBlockVectors = kKvBlock / 16;
+constexpr std::ptrdiff_t kKeyGroupBytes = kPanelRows * 2 + 8 * kQuadBytes;  // 32 columns
 
 // A block's softmax by row. UpdateStates reads and writes whole vectors of rows.
 struct BlockWeights {
-  static constexpr int kRows = RoundUp(kAttentionRows, 16);
-  alignas(64) std::uint8_t levels[kAttentionRows][kKvBlock];
+  static constexpr int kRows = RoundUp(kRowsOfTurn, 16);
+  alignas(64) std::uint8_t levels[kRows][kKvBlock];
   // The row's maximal score in the block, the sum of exp(score - max), and the maximal weight.
   alignas(64) float max[kRows], total[kRows], weight[kRows];
   // The factors of older sums and of this block's integer sums.
@@ -51,27 +52,46 @@ inline void SelectPositions(F32x16 (&v)[kBlockVectors], int begin, int end, F32x
   if (begin == 0 && end == kKvBlock) return;
   for (int i = 0; i < kBlockVectors; ++i) v[i] = SelectPositions(v[i], 16 * i, begin, end, other);
 }
-inline float MaxOf(const F32x16 (&v)[kBlockVectors]) {
-  return MaxLanes(MaxF(MaxF(v[0], v[1]), MaxF(v[2], v[3])));
-}
 
-// Turns a row's scores at positions [begin, end) of a block into levels. `scales`: of the values.
-inline void WeighRow(const float* scores, int begin, int end, const F32x16 (&scales)[kBlockVectors],
-                     int row, BlockWeights& out) {
-  F32x16 x[kBlockVectors];
-  for (int i = 0; i < kBlockVectors; ++i) x[i] = LoadF32(scores + 16 * i);
-  SelectPositions(x, begin, end, Set1(-3e38F));
-  const float max = MaxOf(x);
-  for (F32x16& v : x) v = WeightExp(SubF(v, Set1(max)));
-  SelectPositions(x, begin, end, ZeroF());
-  out.max[row] = max;
-  out.total[row] = SumLanes(AddF(AddF(x[0], x[1]), AddF(x[2], x[3])));
-  for (int i = 0; i < kBlockVectors; ++i) x[i] = MulF(x[i], scales[i]);
-  SelectPositions(x, begin, end, ZeroF());  // scales of positions without a token may be NaN
-  const float weight = MaxOf(x);
-  const F32x16 level = Set1(weight > 0 ? kWeightMax / weight : 0);
-  for (int i = 0; i < kBlockVectors; ++i) StoreU8(out.levels[row] + 16 * i, MulF(x[i], level));
-  out.weight[row] = weight;
+// A row's scores of a block, of which it sees positions before `end`.
+struct ScoredRow {
+  const float* scores;
+  int end;
+};
+
+// Turns scores at positions from `begin` on into the levels of rows from `first` on. `scales`: of
+// the values.
+inline void WeighRows(const ScoredRow (&rows)[kSoftmaxRows], int begin,
+                      const F32x16 (&scales)[kBlockVectors], int first, BlockWeights& out) {
+  F32x16 x[kSoftmaxRows][kBlockVectors], of[kSoftmaxRows];
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    for (int i = 0; i < kBlockVectors; ++i) x[r][i] = LoadF32(rows[r].scores + 16 * i);
+    SelectPositions(x[r], begin, rows[r].end, Set1(-3e38F));
+    of[r] = MaxF(MaxF(x[r][0], x[r][1]), MaxF(x[r][2], x[r][3]));
+  }
+  const F32x16 max = MaxOfRows(of);
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    const F32x16 row_max = RowOf(max, r);
+    for (F32x16& v : x[r]) v = WeightExp(SubF(v, row_max));
+    SelectPositions(x[r], begin, rows[r].end, ZeroF());
+    of[r] = AddF(AddF(x[r][0], x[r][1]), AddF(x[r][2], x[r][3]));
+  }
+  StoreRows(out.max + first, max);
+  StoreRows(out.total + first, SumsOfRows(of));
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    for (int i = 0; i < kBlockVectors; ++i) x[r][i] = MulF(x[r][i], scales[i]);
+    // Scales of positions without a token may be NaN.
+    SelectPositions(x[r], begin, rows[r].end, ZeroF());
+    of[r] = MaxF(MaxF(x[r][0], x[r][1]), MaxF(x[r][2], x[r][3]));
+  }
+  const F32x16 weight = MaxOfRows(of);
+  const F32x16 level = SelectAtLeast(ZeroF(), weight, ZeroF(), DivF(Set1(kWeightMax), weight));
+  for (int r = 0; r < kSoftmaxRows; ++r) {
+    const F32x16 row_level = RowOf(level, r);
+    for (F32x16& v : x[r]) v = MulF(v, row_level);
+    StoreLevels(out.levels[first + r], x[r]);
+  }
+  StoreRows(out.weight + first, weight);
 }
 
 // Adds the block's softmax to the rows' states, sixteen rows at a time.
@@ -93,13 +113,12 @@ inline void UpdateStates(const AttentionState& state, int rows, BlockWeights& bl
 // Scores of P panels of keys and T rows, by the formula of gemm_slab.inl.h.
 template <int P, int T>
 void ScoreTile(const std::uint8_t* keys, const TokenRows& q, float* scores) {
-  constexpr std::ptrdiff_t kGroupBytes = kPanelRows * 2 + 8 * kQuadBytes;
-  const std::ptrdiff_t panel_bytes = q.blocks * kGroupBytes;
+  const std::ptrdiff_t panel_bytes = q.blocks * kKeyGroupBytes;
   F32x16 acc[P][T];
   for (auto& panel : acc) {
     for (F32x16& sum : panel) sum = ZeroF();
   }
-  for (std::ptrdiff_t g = 0; g < q.blocks; ++g, keys += kGroupBytes) {
+  for (std::ptrdiff_t g = 0; g < q.blocks; ++g, keys += kKeyGroupBytes) {
     I32x16 dot[P][T];
     for (int t = 0; t < T; ++t) {
       const I32x16 begin = Set1I(-kWideOffset * q.sum[t * q.blocks + g]);
@@ -128,34 +147,35 @@ void ScoreTile(const std::uint8_t* keys, const TokenRows& q, float* scores) {
   }
 }
 
-// T rows' sums of P panels of values, added to the states.
+// T rows' sums of P panels of values, added to the states. With loops that the compiler unrolls the
+// sums lay in memory, which took three times as long (unroll.h).
 template <int P, int T>
 void ValueTile(const std::uint8_t* values, const BlockWeights& block, int row, int head_dim,
                float* out) {
   constexpr std::ptrdiff_t kPanel = kPanelRows * kKvBlock;
-  I32x16 sum[P][T];
-  for (auto& panel : sum) {
-    for (I32x16& s : panel) s = ZeroI();
-  }
+  I32x16 sum[P * T];
+  Unroll<0, P * T>([&]<int i>() __attribute__((always_inline)) { sum[i] = ZeroI(); });
   for (int quad = 0; quad < kKvBlock / 4; ++quad) {
     ValueQuad v[P];
-    for (int p = 0; p < P; ++p) v[p] = LoadValues(values + p * kPanel + quad * kQuadBytes);
-    for (int t = 0; t < T; ++t) {
+    Unroll<0, P>([&]<int p>() __attribute__((always_inline)) {
+      v[p] = LoadValues(values + p * kPanel + quad * kQuadBytes);
+    });
+    Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
       const WeightQuad w = BroadcastWeights(block.levels[row + t] + 4 * quad);
-      for (int p = 0; p < P; ++p) {
-        sum[p][t] = DotWeights(sum[p][t], w, v[p]);
-        KeepInRegisters(sum[p][t]);
-      }
-    }
+      Unroll<0, P>([&]<int p>() __attribute__((always_inline)) {
+        sum[t * P + p] = DotWeights(sum[t * P + p], w, v[p]);
+        KeepInRegisters(sum[t * P + p]);
+      });
+    });
   }
-  for (int t = 0; t < T; ++t) {
+  Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
     const F32x16 older = Set1(block.older[row + t]), scale = Set1(block.scale[row + t]);
     float* to = out + StartOf(t, head_dim);
-    for (int p = 0; p < P; ++p) {
-      const F32x16 part = MulF(ToF32(sum[p][t]), scale);
+    Unroll<0, P>([&]<int p>() __attribute__((always_inline)) {
+      const F32x16 part = MulF(ToF32(sum[t * P + p]), scale);
       Store(to + p * kPanelRows, Fma(LoadF32(to + p * kPanelRows), older, part));
-    }
-  }
+    });
+  });
 }
 
 // Calls body.operator()<T>(first) for tiles of at most kMost of n rows.
@@ -179,9 +199,19 @@ void AddValuePanels(const std::uint8_t* values, const BlockWeights& block, int r
   });
 }
 
-// The block's values, weighted, for rows whose levels are made.
-inline void AddByteValues(const std::uint8_t* values, const BlockWeights& block, int rows,
-                          int head_dim, float* out) {
+// The two products of a block in vectors. `amx.cc` has another pair, with the same bits.
+struct VectorProducts {
+  static constexpr int kRows = kRowsOfTurn;
+
+  // Scores of a block's positions [rows.begin, rows.end).
+  static void Scores(const AttentionParams& p, const std::uint8_t* block, const BlockRows& rows);
+  // Adds the block's values, weighted, for rows whose levels are made, to out [rows, head_dim].
+  static void AddValues(const std::uint8_t* values, const BlockWeights& block, int rows,
+                        int head_dim, float* out);
+};
+
+inline void VectorProducts::AddValues(const std::uint8_t* values, const BlockWeights& block,
+                                      int rows, int head_dim, float* out) {
   const std::uint8_t* levels = values + 2 * kKvBlock;
   constexpr int kDims = kValuePanels * kPanelRows;
   int dim = 0;
@@ -191,8 +221,8 @@ inline void AddByteValues(const std::uint8_t* values, const BlockWeights& block,
     AddValuePanels<1>(levels, block, rows, head_dim, dim, out);
 }
 
-// Scores of a block's positions [rows.begin, rows.end).
-inline void ByteScores(const AttentionParams& p, const std::uint8_t* block, const BlockRows& rows) {
+inline void VectorProducts::Scores(const AttentionParams& p, const std::uint8_t* block,
+                                   const BlockRows& rows) {
   if constexpr (kScorePanels > 0) {
     if (rows.begin == 0 && rows.end > kKvBlock - kPanelRows) {
       return ForRowTiles<kScoreRows>(rows.count, [&]<int T>(int r) {
@@ -204,25 +234,30 @@ inline void ByteScores(const AttentionParams& p, const std::uint8_t* block, cons
       });
     }
   }
-  Scores(p, block, rows);
+  kernels::Scores(p, block, rows);
 }
 
 // Rows whose positions in the block begin at the same place. As AttendRows.
-void AttendByteRows(const AttentionParams& p, const std::uint8_t* values, const BlockRows& rows,
-                    int block) {
+template <typename Products>
+void AttendByteRows(Products& products, const AttentionParams& p, const std::uint8_t* values,
+                    const BlockRows& rows, int block) {
   BlockWeights weights;
   F32x16 scales[kBlockVectors];
   for (int i = 0; i < kBlockVectors; ++i) scales[i] = LoadF16(values + 2 * 16 * i);
-  for (int r = 0; r < rows.count; ++r) {
-    const int row = rows.first + r, last = p.spans[row / p.group].end - block * kKvBlock;
-    const int end = last < rows.end ? last : rows.end;
-    float* scores = p.scores + StartOf(row, kKvBlock);
-    if (p.score_cap > 0) SoftCap(scores + rows.begin, end - rows.begin, p.score_cap);
-    WeighRow(scores, rows.begin, end, scales, r, weights);
+  for (int r = rows.first; p.score_cap > 0 && r < rows.first + rows.count; ++r)
+    SoftCap(p.scores + StartOf(r, kKvBlock) + rows.begin, rows.end - rows.begin, p.score_cap);
+  for (int r = 0; r < rows.count; r += kSoftmaxRows) {
+    ScoredRow of[kSoftmaxRows];
+    for (int i = 0; i < kSoftmaxRows; ++i) {  // behind the last row: that one again
+      const int row = rows.first + (r + i < rows.count ? r + i : rows.count - 1);
+      const int last = p.spans[row / p.group].end - block * kKvBlock;
+      of[i] = {p.scores + StartOf(row, kKvBlock), last < rows.end ? last : rows.end};
+    }
+    WeighRows(of, rows.begin, scales, r, weights);
   }
   const AttentionState state = p.state.Row(rows.first, p.head_dim);
   UpdateStates(state, rows.count, weights);
-  AddByteValues(values, weights, rows.count, p.head_dim, state.out);
+  products.AddValues(values, weights, rows.count, p.head_dim, state.out);
 }
 
 // The product of each row's query and the vector that keys were stored without.

@@ -20,6 +20,7 @@
 //   long rows cut into ranges of columns for prompts (ChunkColumns)           no loss; for caches
 //                                                                             smaller than 1 MiB
 //   each thread its own run of neighbouring panels (base/worker_pool.h)       10% to 40% faster
+#include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vector128.h"
 #include "kernels/gemm.h"
 #include "kernels/layout/panel_view.h"
@@ -58,15 +59,25 @@ inline void PrefetchColumn(const std::uint8_t* ahead, int c) {
   if (ahead != nullptr && c % (64 / kBytes) == 0) PrefetchNear(ahead + StartOf(c, kBytes));
 }
 
+// Sums of T tokens in four chains: chain i of token t is at i * T + t. All loops over them are
+// unrolled by hand (unroll.h).
+template <int T>
+struct Chains {
+  F32x16 of[4 * T];
+};
+
 // The four chains in registers, which hide the latency of the multiply-add.
 template <int T, Column kind>
-inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const float* const (&x)[T],
-                                const std::uint8_t* ahead, F32x16 (&chain)[4][T]) {
+[[gnu::always_inline]] inline void MultiplyInterleaved(const std::uint8_t* columns, int cols,
+                                                       const float* const (&x)[T],
+                                                       const std::uint8_t* ahead,
+                                                       Chains<T>& chains) {
   int c = 0;
-  // g++ 12 keeps chains in memory if one of them is chosen by a variable.
   const auto add = [&]<int i>() __attribute__((always_inline)) {
     const F32x16 w = LoadColumn<kind>(columns, c + i);
-    for (int t = 0; t < T; ++t) chain[i][t] = Fma(w, Set1(x[t][c + i]), chain[i][t]);
+    Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
+      chains.of[i * T + t] = Fma(w, Set1(x[t][c + i]), chains.of[i * T + t]);
+    });
   };
   for (; c + 4 <= cols; c += 4) {
     for (int i = 0; i < 4; ++i) PrefetchColumn<kind>(ahead, c + i);
@@ -77,33 +88,41 @@ inline void MultiplyInterleaved(const std::uint8_t* columns, int cols, const flo
   if (c + 2 < cols) add.template operator()<2>();
 }
 
+// Chains [i, i + kChains) over columns [begin, end).
+template <int T, Column kind, int i, int kChains>
+[[gnu::always_inline]] inline void MultiplyPass(const std::uint8_t* columns, int begin, int end,
+                                                const float* const (&x)[T],
+                                                const std::uint8_t* ahead, Chains<T>& chains) {
+  F32x16 sum[kChains * T];
+  Unroll<0, kChains * T>([&]<int k>()
+                             __attribute__((always_inline)) { sum[k] = chains.of[i * T + k]; });
+  const auto add = [&]<int j>(int c) __attribute__((always_inline)) {
+    PrefetchColumn<kind>(ahead, c);
+    const F32x16 w = LoadColumn<kind>(columns, c);
+    Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
+      sum[j * T + t] = Fma(w, Set1(x[t][c]), sum[j * T + t]);
+    });
+  };
+  int c = begin + i;
+  for (; c + kChains <= end; c += 4)
+    Unroll<0, kChains>([&]<int j>()
+                           __attribute__((always_inline)) { add.template operator()<j>(c + j); });
+  if (c < end) add.template operator()<0>(c);
+  Unroll<0, kChains * T>([&]<int k>()
+                             __attribute__((always_inline)) { chains.of[i * T + k] = sum[k]; });
+}
+
 // Some chains at a time in registers: more tokens share a column's load and conversion. The chains
 // take passes; 256 columns at a time, so that the passes find them in the cache.
 template <int T, Column kind, int kChains>
 inline void MultiplyByChains(const std::uint8_t* columns, int cols, const float* const (&x)[T],
-                             const std::uint8_t* ahead, F32x16 (&chain)[4][T]) {
+                             const std::uint8_t* ahead, Chains<T>& chains) {
   constexpr int kColumns = 256;
   for (int first = 0; first < cols; first += kColumns) {
     const int end = first + kColumns < cols ? first + kColumns : cols;
-    for (int i = 0; i < 4; i += kChains) {
-      F32x16 sum[kChains][T];
-      for (int j = 0; j < kChains; ++j) {
-        for (int t = 0; t < T; ++t) sum[j][t] = chain[i + j][t];
-      }
-      const auto add = [&](int c, int j) {
-        PrefetchColumn<kind>(ahead, c);
-        const F32x16 w = LoadColumn<kind>(columns, c);
-        for (int t = 0; t < T; ++t) sum[j][t] = Fma(w, Set1(x[t][c]), sum[j][t]);
-      };
-      int c = first + i;
-      for (; c + kChains <= end; c += 4) {
-        for (int j = 0; j < kChains; ++j) add(c + j, j);
-      }
-      if (c < end) add(c, 0);
-      for (int j = 0; j < kChains; ++j) {
-        for (int t = 0; t < T; ++t) chain[i + j][t] = sum[j][t];
-      }
-    }
+    Unroll<0, 4 / kChains>([&]<int pass>() __attribute__((always_inline)) {
+      MultiplyPass<T, kind, pass * kChains, kChains>(columns, first, end, x, ahead, chains);
+    });
   }
 }
 
@@ -112,17 +131,17 @@ inline void MultiplyByChains(const std::uint8_t* columns, int cols, const float*
 template <int T, Column kind>
 void MultiplyColumns(const std::uint8_t* columns, int cols, const float* const (&x)[T],
                      const std::uint8_t* ahead, F32x16 (&acc)[T]) {
-  F32x16 chain[4][T];
-  for (auto& of : chain) {
-    for (F32x16& sum : of) sum = ZeroF();
-  }
+  Chains<T> chains;
+  Unroll<0, 4 * T>([&]<int k>() __attribute__((always_inline)) { chains.of[k] = ZeroF(); });
   if constexpr (T <= kFloatTile) {
-    MultiplyInterleaved<T, kind>(columns, cols, x, ahead, chain);
+    MultiplyInterleaved<T, kind>(columns, cols, x, ahead, chains);
   } else {
-    MultiplyByChains<T, kind, T <= kPairTile ? 2 : 1>(columns, cols, x, ahead, chain);
+    MultiplyByChains<T, kind, T <= kPairTile ? 2 : 1>(columns, cols, x, ahead, chains);
   }
-  for (int t = 0; t < T; ++t)
-    acc[t] = AddF(AddF(chain[0][t], chain[1][t]), AddF(chain[2][t], chain[3][t]));
+  Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
+    acc[t] = AddF(AddF(chains.of[t], chains.of[T + t]),
+                  AddF(chains.of[2 * T + t], chains.of[3 * T + t]));
+  });
 }
 
 // Calls body.operator()<T>(first) for tiles of T of `n` tokens, using as few tiles as possible.
@@ -189,9 +208,10 @@ void FloatTile(const GemmParams& p, int panel, int token) {
   const bool asks = p.prefetch_bytes > 0 && token == 0;
   MultiplyColumns<T, kind>(columns, p.weights.cols, x, asks ? columns + p.prefetch_bytes : nullptr,
                            acc);
-  for (int t = 0; t < T; ++t) {
-    StorePartial(OutputAt(p, panel, token + t), RowsOfPanel(p, panel), acc[t]);
-  }
+  const int rows = RowsOfPanel(p, panel);
+  Unroll<0, T>([&]<int t>() __attribute__((always_inline)) {
+    StorePartial(OutputAt(p, panel, token + t), rows, acc[t]);
+  });
 }
 
 template <Column kind>

@@ -49,15 +49,6 @@ struct Group : GroupScales {
   }
 };
 
-// body.operator()<i>() for i = first, ..., first + count - 1.
-template <int first, int count, typename Body>
-[[gnu::always_inline]] inline void Unroll(const Body& body) {
-  if constexpr (count > 0) {
-    body.template operator()<first>();
-    Unroll<first + 1, count - 1>(body);
-  }
-}
-
 // The activations of a tile of tokens, from a slab's first column on.
 struct TokenRows {
   const std::int8_t* q;

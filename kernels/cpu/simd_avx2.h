@@ -341,11 +341,10 @@ inline I32x16 HighHalves(I32x16 x, I32x16 y) { return {x.b, y.b}; }
 // Lanes added pairwise, halves first: the order of the reference.
 inline float SumLanes(F32x16 v) { return SumHalf(_mm256_add_ps(v.a, v.b)); }
 inline float MaxLanes(F32x16 v) {
-  alignas(32) float lanes[8];
-  _mm256_store_ps(lanes, _mm256_max_ps(v.a, v.b));
-  float max = lanes[0];
-  for (int i = 1; i < 8; ++i) max = lanes[i] > max ? lanes[i] : max;
-  return max;
+  const __m256 half = _mm256_max_ps(v.a, v.b);
+  const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
 }
 inline std::int32_t SumLanesI(I32x16 v) {
   alignas(32) std::int32_t lanes[8];

@@ -2,6 +2,8 @@
 // weights of four positions. Included by simd_avx2.h.
 #pragma once
 
+#include "kernels/cpu/softmax_row.h"
+
 namespace thermocline::kernels {
 namespace {
 
