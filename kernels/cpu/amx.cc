@@ -7,6 +7,8 @@
 #include "kernels/cpu/ops.inl.h"
 //
 #include "kernels/cpu/gemm_amx.inl.h"
+//
+#include "kernels/cpu/attention_amx.inl.h"
 
 namespace thermocline::kernels {
 namespace {
@@ -39,8 +41,14 @@ inline void TileDotSigned() {
   asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
 }
 
+// Sums of products of unsigned and signed bytes.
+template <int kSum, int kLeft, int kRight>
+inline void TileDotUnsigned() {
+  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
 // Tiles 0..3 hold sums [tokens][16 rows] i32. Tile 4 holds activations [tokens][32 columns] and 5
-// weights [8 quads][64]; 6 and 7 the same of 16 columns.
+// weights [8 quads][64]; 6 and 7 the same of 64 columns, for attention.
 struct HardwareTiles {
   static void Configure(int tokens) {
     TileConfig config;
@@ -51,20 +59,30 @@ struct HardwareTiles {
     for (int tile = 0; tile < 4; ++tile) set(tile, tokens, 64);
     set(4, tokens, 32);
     set(5, 8, 64);
-    set(6, tokens, 16);
-    set(7, 4, 64);
+    set(6, tokens, 64);
+    set(7, 16, 64);
     asm volatile("ldtilecfg %0" : : "m"(config));
   }
   static void Release() { asm volatile("tilerelease"); }
 
-  template <int kTile, bool kHalf>
+  template <int kTile>
   static void Multiply(const std::int8_t* q, int stride, const std::uint8_t* levels,
                        std::int32_t* dots) {
-    constexpr int kActivations = kHalf ? 6 : 4, kWeights = kHalf ? 7 : 5;
     TileZero<kTile>();
-    TileLoad<kActivations>(q, stride);
-    TileLoad<kWeights>(levels, kQuadBytes);
-    TileDotSigned<kTile, kActivations, kWeights>();
+    TileLoad<4>(q, stride);
+    TileLoad<5>(levels, kQuadBytes);
+    TileDotSigned<kTile, 4, 5>();
+    TileStore<kTile>(dots, kQuadBytes);
+  }
+
+  // Loads the weights of 16 rows [16][64].
+  static void LoadLevels(const std::uint8_t* levels) { TileLoad<6>(levels, kKvBlock); }
+  // Multiplies them by a panel of values [16 quads][64].
+  template <int kTile>
+  static void MultiplyLevels(const std::uint8_t* values, std::int32_t* dots) {
+    TileZero<kTile>();
+    TileLoad<7>(values, kQuadBytes);
+    TileDotUnsigned<kTile, 6, 7>();
     TileStore<kTile>(dots, kQuadBytes);
   }
 };
@@ -97,6 +115,7 @@ const OpTable kAmxOps = [] {
   table.name = "amx";
   table.gemm = GemmWithTiles<HardwareTiles>;
   table.gemm_rows = GemmRows<GemmWithTiles<HardwareTiles>>;
+  table.attention = AttentionWithTiles<HardwareTiles>;
   table.sign_scores = SignScoresPopcnt;
   table.dot_peak = TilePeak;
   return table;

@@ -314,16 +314,19 @@ std::vector<PositionSpan> Spans(int first, int tokens, int window) {
 
 TEST(Attention, EachTokenOfATileHasTheBitsItHasAlone) {
   struct Tile {
-    int first, tokens, window;
+    int first, tokens, window, head_dim = 64;
   };
   for (const KvType type : {KvType::kF16, KvType::kQ8_0, KvType::kF32, KvType::kQ8}) {
     for (const int group : {1, 3, 5, 30}) {
-      for (const Tile& tile :
-           {Tile{0, 24, 0}, Tile{55, 20, 0}, Tile{120, 7, 50}, Tile{70, 70, 65}}) {
+      for (const Tile& tile : {Tile{0, 24, 0}, Tile{55, 20, 0}, Tile{120, 7, 50}, Tile{70, 70, 65},
+                               Tile{190, 9, 0, 32}, Tile{190, 9, 0, 96}, Tile{180, 12, 0, 128},
+                               Tile{190, 9, 0, 160}, Tile{190, 9, 0, 256}}) {
         const int end = tile.first + tile.tokens;
         const std::vector<PositionSpan> spans = Spans(tile.first, tile.tokens, tile.window);
+        const int head_dim = tile.head_dim;
+        if (type != KvType::kQ8 && head_dim != 64) continue;
         // One row for each token and head.
-        const Case all{type, tile.tokens * group, 64, 0, end};
+        const Case all{type, tile.tokens * group, head_dim, 0, end};
         Fixture fixture(all);
         std::vector<const OpTable*> tables = FastTables();
         tables.push_back(&ReferenceOps());
