@@ -64,6 +64,20 @@ def test_commands_have_their_options(page):
                 assert option[1] in options_of(*program), f"{page.name}:{number}: {' '.join(program)} has no {option[1]}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
+def test_scripts_are_there_and_have_their_options(page):
+    for number, words in commands(page, ("python3",)):
+        if len(words) < 2 or not words[1].endswith(".py"):
+            continue
+        script = ROOT / words[1]
+        assert script.exists(), f"{page.name}:{number}: {words[1]}"
+        # The script's own, or those of a module of its folder.
+        modules = re.findall(r"^(?:from|import) (\w+)", script.read_text(), re.M)
+        text = "".join(f.read_text() for f in (script, *(script.with_name(f"{m}.py") for m in modules)) if f.exists())
+        for option in re.findall(r"(?<=\s)--[a-z][\w-]*", " ".join(words)):
+            assert f'"{option}"' in text, f"{page.name}:{number}: {words[1]} has no {option}"
+
+
 def test_there_are_commands():
     assert sum(len(list(commands(page))) for page in PAGES) > 60
 
