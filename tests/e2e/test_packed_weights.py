@@ -45,6 +45,15 @@ def test_a_packed_folder_answers_as_the_unpacked_one(name, tmp_path):
     assert numpy.array_equal(*logits) and numpy.isfinite(logits[0]).all()
 
 
+def test_the_packing_may_be_told_in_the_text_part_of_a_config(tmp_path):
+    shutil.copytree(ROOT / "fp8_blocks", tmp_path / "folder")
+    config = tmp_path / "folder/config.json"
+    config.write_text(json.dumps({"model_type": "gemma3", "text_config": json.loads(config.read_text())}))
+    run("convert", tmp_path / "folder", tmp_path / "text.gguf")
+    run("convert", ROOT / "fp8_blocks", tmp_path / "packed.gguf")
+    assert tensors_of(tmp_path / "text.gguf") == tensors_of(tmp_path / "packed.gguf")
+
+
 def changed(name, folder, change):
     """A copy of a packed folder whose safetensors header is another. `change`: called with the header."""
     shutil.copytree(ROOT / name, folder)

@@ -254,6 +254,11 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   if (!base::PathExists(config_path))
     return base::InvalidArgument(folder, ": a folder without config.json is no model");
   ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
+  // Exports of multimodal models may say it beside the text part's sizes.
+  const Json* text = model->metadata.Find("text_config");
+  if (model->metadata.Find("quantization_config") == nullptr && text != nullptr &&
+      text->is_object() && text->Find("quantization_config") != nullptr)
+    model->metadata.Set("quantization_config", Json(*text->Find("quantization_config")));
   // ModelOpt's older exports say it in a file of their own.
   if (model->metadata.Find("quantization_config") == nullptr &&
       base::PathExists(Join(folder, "hf_quant_config.json")))
