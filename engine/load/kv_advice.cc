@@ -9,8 +9,8 @@
 namespace thermocline::load {
 namespace {
 
-// Relative time of a multiply-add in a matrix, and in attention by type (Zen 4, AVX-512;
-// docs/benchmarks.md).
+// Relative time of a multiply-add in a matrix, and in attention by type (Zen 4, AVX-512; a Xeon
+// with AMX is within a fifth of them; docs/benchmarks.md).
 constexpr double kMatrix = 1, kF16 = 2.7, kBytes = 0.95;
 constexpr double kGainMin = 1.25;
 constexpr int kLongContext = 4096;  // tokens
@@ -52,7 +52,7 @@ double LongPromptGain(const model::ModelConfig& config, int tokens) {
 std::string KvAdvice(const model::ModelConfig& config, kernels::KvType type, int context,
                      const kernels::OpTable& ops) {
   const std::string_view isa = ops.name;
-  const bool known = isa == "avx512" || isa == "amx";  // AMX attends with AVX-512
+  const bool known = isa == "avx512" || isa == "amx";
   const bool fits = config.head_dim % kernels::kActivationBlock == 0;
   if (!known || type != kernels::KvType::kF16 || !fits || config.architecture->encoder ||
       context < kLongContext)

@@ -190,13 +190,21 @@ inline int EndInBlock(const PositionSpan& span, int block) {
   return end < kKvBlock ? end : kKvBlock;
 }
 
+inline void PrefetchAll(const std::uint8_t* bytes, std::size_t count) {
+  for (std::size_t at = 0; at < count; at += 64) Prefetch(bytes + at);
+}
+
 // Rows that begin together.
 template <typename Products>
 void AttendRowsOfBlock(Products& products, const AttentionParams& p, const BlockRows& rows,
                        int block) {
   const std::uint8_t* values = p.blocks[block] + p.values_offset;
   if (p.type == KvType::kQ8) {
+    // One token waits for memory: values, and the next block's keys, are prefetched meanwhile.
+    if (p.tokens == 1) PrefetchAll(values, ValueBlockBytes(p.type, p.head_dim));
     products.Scores(p, p.blocks[block], rows);
+    if (p.tokens == 1 && (block + 1) * kKvBlock < p.spans[0].end)
+      PrefetchAll(p.blocks[block + 1] + p.keys_offset, KeyBlockBytes(p.type, p.head_dim));
     return AttendByteRows(products, p, values, rows, block);
   }
   Scores(p, p.blocks[block], rows);
