@@ -195,11 +195,30 @@ void SetExactWhereCut(const model::ModelConfig& config, FfnModes& modes) {
   modes.automatic = false;
 }
 
+// Layers with different numbers of neurons are computed whole: predictors, audits and the tuner
+// have one size.
+Result<FfnPlan> PlanUnequal(const model::ModelConfig& config, const FfnOptions& options) {
+  FfnPlan plan;
+  ASSIGN_OR_RETURN(plan.modes,
+                   ParseFfnModes(options.modes, config.num_hidden_layers, FfnMode::kDense));
+  if (plan.modes.automatic) plan.modes.layers.assign(config.num_hidden_layers, FfnMode::kDense);
+  plan.modes.automatic = false;
+  ASSIGN_OR_RETURN(plan.also, ParseFfnModeList(options.also));
+  std::vector<FfnMode> wanted = plan.also;
+  wanted.insert(wanted.end(), plan.modes.layers.begin(), plan.modes.layers.end());
+  for (const FfnMode mode : wanted) {
+    if (mode == FfnMode::kDense) continue;
+    RETURN_IF_ERROR(model::RequireNetworks(config, StrCat("mode '", FfnModeName(mode), "'")));
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<FfnPlan> PlanFfn(const model::ModelFile& file, const FfnOptions& options) {
   const model::ModelConfig& config = file.config;
   if (config.experts.any()) return PlanExperts(file, options);
+  if (!config.network_sizes.empty()) return PlanUnequal(config, options);
   const bool zeros = config.HasZeros(), cuts = config.HasCuts();
   FfnPlan plan;
   ASSIGN_OR_RETURN(plan.modes, ParseFfnModes(options.modes, config.num_hidden_layers,

@@ -176,6 +176,17 @@ Status ValidateWindowHeads(const ModelConfig& c) {
   return OkStatus();
 }
 
+// Layers differ in their heads and in their rotation, and each is read from keys of its own.
+Status CheckRotatedDimensions(const ModelConfig& c) {
+  for (int l = 0; l < c.num_hidden_layers; ++l) {
+    const int rotated = c.RopeOf(l).dim, dim = c.HeadsOf(l).dim;
+    if (c.Rotates(l) && rotated > dim)
+      return base::InvalidArgument("layer ", l, " rotates ", rotated,
+                                   " dimensions of heads that have ", dim);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status ValidateConfig(const ModelConfig& c) {
@@ -219,7 +230,8 @@ Status ValidateConfig(const ModelConfig& c) {
     const int dim = c.window_head_dim > 0 ? c.window_head_dim : c.head_dim;
     RETURN_IF_ERROR(ValidateRope(c.window_rope, dim));
   }
-  return c.rotary() ? ValidateRope(c.rope, c.head_dim) : OkStatus();
+  if (c.rotary()) RETURN_IF_ERROR(ValidateRope(c.rope, c.head_dim));
+  return CheckRotatedDimensions(c);
 }
 
 }  // namespace thermocline::model

@@ -33,13 +33,17 @@ bool HasReturnAndCall(const Vocabulary& vocabulary) {
   return has("<|return|>") && has("<|call|>");
 }
 
-bool IsTemplateMarker(const Vocabulary& vocabulary, const std::string& token) {
-  constexpr std::size_t kShortest = 5;            // "<|x|>"
-  constexpr std::size_t kTemplateMost = 1 << 20;  // bytes that are searched for each token
-  const std::string_view searched =
-      std::string_view(vocabulary.chat_template).substr(0, kTemplateMost);
-  return token.size() >= kShortest && token.starts_with("<|") && token.ends_with("|>") &&
-         searched.find(token) != std::string::npos;
+// The texts "<|...|>" of a chat template. One pass for all tokens: a hostile file has many, and a
+// long template.
+std::set<std::string_view> TemplateMarkers(std::string_view chat_template) {
+  constexpr std::size_t kTemplateMost = 1 << 20, kMarkerMost = 256;  // bytes
+  const std::string_view text = chat_template.substr(0, kTemplateMost);
+  std::set<std::string_view> markers;
+  for (std::size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at + 1)) {
+    const std::size_t end = text.substr(at, kMarkerMost).find("|>", 2);
+    if (end != std::string::npos) markers.insert(text.substr(at, end + 2));
+  }
+  return markers;
 }
 
 }  // namespace
@@ -52,15 +56,24 @@ std::optional<Normalization> ParseNormalization(std::string_view name) {
   return static_cast<Normalization>(found - kNormalizations.begin());
 }
 
+Status AddNormalizer(Normalization form, Vocabulary& vocabulary) {
+  constexpr std::size_t kMost = 16;
+  if (vocabulary.normalizers.size() == kMost)
+    return base::InvalidArgument("the tokenizer has more than ", kMost, " normalizers");
+  vocabulary.normalizers.push_back(form);
+  return OkStatus();
+}
+
 void MarkTurnTokens(Vocabulary& vocabulary) {
   const bool harmony = HasReturnAndCall(vocabulary);
+  const std::set<std::string_view> markers = TemplateMarkers(vocabulary.chat_template);
   std::set<int> known(vocabulary.stop_ids.begin(), vocabulary.stop_ids.end());
   for (int id = 0; id < vocabulary.size(); ++id) {
     const std::size_t at = id;
     const std::string& token = vocabulary.tokens[at];
     if (!token.starts_with('<') || vocabulary.types[at] == TokenType::kByte) continue;
     const bool ends = std::find(kTurnEnds.begin(), kTurnEnds.end(), token) != kTurnEnds.end();
-    if (!ends && !IsTemplateMarker(vocabulary, token)) continue;
+    if (!ends && !markers.contains(token)) continue;
     vocabulary.types[at] = TokenType::kControl;
     const bool ends_message_only = harmony && token == "<|end|>";
     if (ends && !ends_message_only && known.insert(id).second) vocabulary.stop_ids.push_back(id);

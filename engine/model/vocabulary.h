@@ -70,6 +70,10 @@ struct Vocabulary {
   int size() const { return base::IntSize(tokens); }
 };
 
+// Adds a form to the vocabulary's normalizers, each of which takes a pass over every text. Errors:
+// InvalidArgument beyond 16.
+Status AddNormalizer(Normalization form, Vocabulary& vocabulary);
+
 // Changes the markers of turns to control tokens if a file gives them another type: those that end
 // a turn by convention, and <|...|> of the chat template. Text of clients must not be tokenized as
 // one. Adds the former to stop_ids. Source: llama.cpp overrides their types, too.

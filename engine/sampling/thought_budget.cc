@@ -33,6 +33,15 @@ int StreamSearch::Next(int matched, char byte) const {
   return text_[matched] == byte ? matched + 1 : 0;
 }
 
+bool StreamSearch::IsIn(std::string_view text) const {
+  int matched = 0;
+  for (const char byte : text) {
+    if (matched == size()) break;
+    matched = Next(matched, byte);
+  }
+  return matched == size();
+}
+
 void ThoughtBudget::Begin(std::shared_ptr<const ThoughtLimit> limit) {
   limit_ = std::move(limit);
   history_.clear();

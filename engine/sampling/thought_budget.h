@@ -19,6 +19,8 @@ class StreamSearch {
   explicit StreamSearch(std::string text);
   // The bytes of the text matched so far, after one more byte; the text's size: it was found.
   int Next(int matched, char byte) const;
+  // Takes time linear in both texts.
+  bool IsIn(std::string_view text) const;
   int size() const { return static_cast<int>(text_.size()); }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/check.h"
+#include "engine/base/interruption.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::text {
@@ -114,6 +115,16 @@ icu::UnicodeString After(Normalization form, const icu::UnicodeString& text) {
   return out;
 }
 
+// Bytes of the first piece of a text that is normalized in pieces: no form changes anything across
+// a space before which it is cut.
+std::size_t PieceBytes(std::string_view text) {
+  constexpr std::size_t kPiece = 64 << 10;
+  if (text.size() <= kPiece) return text.size();
+  std::size_t cut = text.rfind(' ', kPiece);
+  if (cut == std::string_view::npos || cut == 0) cut = text.find(' ', kPiece);
+  return cut == std::string_view::npos ? text.size() : cut;
+}
+
 }  // namespace
 
 std::size_t CharacterBefore(std::string_view text, std::size_t at) {
@@ -131,11 +142,17 @@ bool IsWord(char32_t c) {
 
 std::string Normalized(std::string_view text, const std::vector<Normalization>& forms) {
   if (forms.empty()) return std::string(text);
-  icu::UnicodeString wide = icu::UnicodeString::fromUTF8(
-      icu::StringPiece(text.data(), static_cast<std::int32_t>(text.size())));
-  for (const Normalization form : forms) wide = After(form, wide);
   std::string out;
-  return wide.toUTF8String(out);
+  while (!text.empty()) {
+    const std::size_t size = PieceBytes(text);
+    icu::UnicodeString wide = icu::UnicodeString::fromUTF8(
+        icu::StringPiece(text.data(), static_cast<std::int32_t>(size)));
+    for (const Normalization form : forms) wide = After(form, wide);
+    wide.toUTF8String(out);
+    text.remove_prefix(size);
+    if (!text.empty() && base::Interrupted()) break;
+  }
+  return out;
 }
 
 std::size_t SpaceBytesAtBegin(std::string_view text) {

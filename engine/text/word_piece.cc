@@ -63,7 +63,7 @@ void WordPieceTokenizer::EncodePlain(std::string_view text, bool, std::size_t,
     characters = 0;
   };
   for (std::size_t at = 0; at < text.size();) {
-    constexpr int kWordsUnasked = 1024;
+    constexpr int kWordsUnasked = 16;  // a word takes as many look-ups as it has pairs of bytes
     const std::size_t from = at;
     const char32_t c = base::DecodeUtf8(text, at);
     const bool space = IsSpace(c);

@@ -113,7 +113,8 @@ CallParser::Outcome CallParser::TakeLiteral(const std::string& literal, std::str
 
 CallParser::Outcome CallParser::TakeWord(std::string& word, std::string& text) {
   const auto end = std::find_if_not(text.begin(), text.end(), IsWordByte);
-  if (end == text.end()) return Outcome::kMore;
+  constexpr std::size_t kWordMost = 1024;  // bytes: it is looked at anew with each token
+  if (end == text.end()) return text.size() > kWordMost ? Outcome::kLost : Outcome::kMore;
   word.assign(text.begin(), end);
   text.erase(text.begin(), end);
   taken_ += word;

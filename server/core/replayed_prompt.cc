@@ -5,6 +5,7 @@
 #include "engine/base/index.h"
 #include "engine/base/random.h"
 #include "engine/base/strings.h"
+#include "engine/sampling/thought_budget.h"
 #include "server/chat/message_json.h"
 
 namespace thermocline::server {
@@ -85,7 +86,9 @@ bool IsFaithful(const std::vector<int>& tokens, const std::string& reasoning,
   const int size = tokenizer.vocabulary().size();
   if (std::any_of(tokens.begin(), tokens.end(), [size](int t) { return t < 0 || t >= size; }))
     return false;
-  return reasoning.empty() || tokenizer.Decode(tokens, true).find(reasoning) != kNoPlace;
+  if (reasoning.empty()) return true;
+  const std::string text = tokenizer.Decode(tokens, true);
+  return reasoning.size() <= text.size() && sampling::StreamSearch(reasoning).IsIn(text);
 }
 
 }  // namespace

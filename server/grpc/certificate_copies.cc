@@ -9,6 +9,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/posix_error.h"
+#include "server/core/certificate_pair.h"
 
 namespace thermocline::rpc {
 namespace {
@@ -64,6 +65,10 @@ Status CertificateCopies::Refresh() {
   ASSIGN_OR_RETURN(std::string key, base::ReadFileToString(key_.source, kBytesMax));
   if (!IsComplete(certificate) || !IsComplete(key))
     return base::InvalidArgument(certificate_.source, " or ", key_.source, " is not complete PEM");
+  // gRPC loads them at a handshake, and while it cannot, no client gets one.
+  if (!server::BelongTogether(certificate, key))
+    return base::InvalidArgument(certificate_.source, " and ", key_.source,
+                                 " are no certificate and its key");
   certificate_.Write(std::move(certificate));
   key_.Write(std::move(key));
   return OkStatus();

@@ -90,6 +90,9 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
   RETURN_IF_ERROR(server::CheckListed(service_, message_.model(), rights));
   model_ =
       server::HoldOf(service_, message_.model(), server::ServedModels::Purpose::kRequest, rights);
+  // The list may have changed since it was looked at.
+  if (model_ == nullptr)
+    return base::NotFound("the model '", message_.model(), "' is not served any more");
   request_context_.SetModel(*model_);
   server::WakeHeld(model_, [self = shared_from_this()](const Status& woken) {
     self->Post([s = self.get(), woken] {

@@ -78,6 +78,8 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     const server::ModelRights& rights = request_context_.caller().models;
     RETURN_IF_ERROR(server::CheckListed(place_.service, name, rights));
     model_ = server::HoldOf(place_.service, name, purpose, rights);
+    // The list may have changed since it was looked at.
+    if (model_ == nullptr) return base::NotFound("the model '", name, "' is not served any more");
     request_context_.SetModel(*model_);
     return OkStatus();
   }

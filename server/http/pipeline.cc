@@ -17,9 +17,9 @@ constexpr std::ptrdiff_t kHeadersMax = 100;
 constexpr std::size_t kTargetBytesMax = 8 << 10;
 
 std::optional<protocol::ApiError> BeyondLimits(const HttpRequest& header) {
-  const auto coding = header[beast_http::field::transfer_encoding];
   // If an unknown coding counted as "no body", the body would be parsed as the next request.
-  if (!coding.empty() && !beast::iequals(coding, "chunked"))
+  const auto [first, last] = header.equal_range(beast_http::field::transfer_encoding);
+  if (first != last && (std::next(first) != last || !beast::iequals(first->value(), "chunked")))
     return protocol::ClientError(400, "bad_request",
                                  "the only Transfer-Encoding there is here is chunked");
   const auto encoding = header[beast_http::field::content_encoding];

@@ -105,6 +105,13 @@ bool Router::IsWithoutModel(const HttpRequest& request) const {
          std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
 }
 
+bool Router::HoldsNoModel(const HttpRequest& request) const {
+  static constexpr std::string_view kPaths[] = {"/api/pull", "/admin/cancel", "/admin/reload",
+                                                "/admin/drain", "/admin/log-level"};
+  const std::string path = RouteOf(request);
+  return std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
+}
+
 bool Router::AnswersWithEvents(const HttpRequest& request) const {
   static constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/completions",
                                                 "/v1/responses",        "/v1/messages",

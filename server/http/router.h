@@ -57,6 +57,8 @@ class Router {
                 const ResponseHead& head) const;
   // True if the request's route runs the model that its body names.
   bool UsesModel(const HttpRequest& request) const;
+  // Requests about the server, which no model answers: a body may name one all the same.
+  bool HoldsNoModel(const HttpRequest& request) const;
   // True if the route answers `stream: true` with server-sent events.
   bool AnswersWithEvents(const HttpRequest& request) const;
   // True if the answer shows nothing of a model but what the client may see of all of them.

@@ -273,6 +273,7 @@ void Session::Respond(HttpResponse response) {
     answer_hold_->Force(response.body().size());
   }
   Log(response.result_int());
+  if (answer_ == nullptr) model_.reset();  // a slow reader does not keep it awake
   connection_->ExpireWhenStuck(request_context_->write_limits(),
                                head_only ? 0 : response.body().size());
   WriteResponse(*connection_, std::move(response), head_only,

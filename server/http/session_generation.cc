@@ -31,8 +31,10 @@ void Session::CompileGrammar(GenerationPlan plan) {
   struct Work {
     GenerationPlan plan;
     std::optional<Status> status;  // nullopt: it threw, or the client has disconnected
+    // The model is awake as long as it compiles, whatever becomes of the session.
+    std::shared_ptr<server::Service> held;
   };
-  const auto work = std::make_shared<Work>(Work{std::move(plan), {}});
+  const auto work = std::make_shared<Work>(Work{std::move(plan), {}, model_});
   std::function<void()> release_place = [work] { work->plan.submission.ReleasePlace(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDisconnect();

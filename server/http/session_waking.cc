@@ -18,6 +18,8 @@ constexpr std::chrono::seconds kWakingInterval{1};  // after the first comment
 }  // namespace
 
 void Session::RouteToModel(const std::string& named, const server::BodyCost& cost) {
+  // A download may take hours, and operators act while a model cannot be had.
+  if (router_.HoldsNoModel(reader_.request())) return RouteByWorker(cost);
   const std::string name = base::ReplaceInvalidUtf8(named);
   const bool wakes = router_.UsesModel(reader_.request());
   const server::ModelRights& rights = request_context_->head().models;
@@ -30,7 +32,8 @@ void Session::RouteToModel(const std::string& named, const server::BodyCost& cos
   model_ = server::HoldOf(service_, listed.ok() ? name : "",
                           wakes ? Purpose::kRequest : Purpose::kLook, rights);
   if (model_ == nullptr && !router_.IsWithoutModel(reader_.request()))
-    return OnRouted(Refusal(listed));
+    return OnRouted(Refusal(
+        listed.ok() ? base::NotFound("the model '", name, "' is not served any more") : listed));
   if (model_ != nullptr) request_context_->SetModel(*model_);
   if (!wakes || !several()) return RouteByWorker(cost);
   if (model_->Readiness().ok() && !service_.models()->HeldBack(*model_)) {

@@ -139,6 +139,9 @@ Action LoadOrUnload(Service& service, const HttpRequest& request, const Response
         base::FailedPrecondition("this server has one model, which stays loaded; `models` in the "
                                  "configuration names several"));
   const auto held = models->Hold(name, server::ServedModels::Purpose::kLook);
+  if (held == nullptr)  // the list has changed meanwhile
+    return http::RefusalResponse(service, head,
+                                 base::NotFound("the model '", name, "' is not served any more"));
   if (load) {
     models->Wake(
         held, [](const Status&) {}, server::ServedModels::Purpose::kLook);

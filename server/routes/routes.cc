@@ -97,7 +97,7 @@ constexpr http::Route kRoutes[] = {
     {"GET", "/v1/models/{id}", Model},
     {"GET", "/v1/status", ShowStatus},
     {"GET", "/admin/predictors", AsAction<AnswerPredictors>},
-    {"POST", "/admin/predictors", AsAction<FreezePredictors>},
+    {"POST", "/admin/predictors", AsAction<FreezePredictors>, true},
     {"GET", "/admin/requests", AsAction<AnswerRequests>},
     {"POST", "/admin/cancel", AsAction<CancelRequest>},
     {"POST", "/admin/reload", AsAction<Reload>},

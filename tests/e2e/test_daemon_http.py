@@ -143,6 +143,16 @@ def test_other_transfer_codings_are_refused(daemon, coding):
     assert out.count(b"HTTP/1.1") == 1 and b" 400 " in out
 
 
+@pytest.mark.parametrize("second", [b"gzip", b"chunked"])
+def test_a_second_transfer_coding_is_refused(daemon, second):
+    """An empty one before it hid it, and the bytes behind the header were answered as another request."""
+    hidden = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for first in (b"", b"chunked"):
+        head = b"POST /v1/models HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: %s\r\nTransfer-Encoding: %s\r\n\r\n"
+        out = raw_request(daemon, head % (first, second) + hidden)
+        assert out.count(b"HTTP/1.1") == 1 and b" 400 " in out
+
+
 def test_extensions_of_chunks_are_bounded_in_all(daemon):
     """Chunks of one byte with 4 KB of an extension came as fast as they were sent, until the request's time was over."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"

@@ -9,8 +9,9 @@ import random
 
 import httpx
 import pytest
-from conftest import Daemon, run, run_json
+from conftest import Daemon, refusal, run, run_json
 from daemon_client import value
+from gguf_copy import copy
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "architectures"
 NAMES = ["gemma4", "gemma4_e", "gemma4_moe"]
@@ -109,3 +110,17 @@ def test_the_bytes_of_a_token_are_those_of_its_networks():
         steps = value(d, "ffn_steps_total", layer="0")
         assert rows == {0: 48 * steps, 5: 96 * steps}
         assert value(d, "ffn_bytes_read_total", layer="0") == value(d, "ffn_dense_bytes_total", layer="0")
+
+
+@pytest.mark.parametrize("dimensions", [0, 64])
+def test_rotations_wider_than_a_layers_heads_are_refused(dimensions, tmp_path):
+    """Layers with a window have smaller heads, and rotated behind them."""
+    model = copy(GOLDEN / "gemma4/model.gguf", tmp_path / "m.gguf", fields={"gemma4.rope.dimension_count_swa": dimensions})
+    assert "dimensions" in refusal("inspect", model)
+
+
+def test_networks_of_different_sizes_are_computed_whole(tmp_path):
+    """With an activation that has zeros, modes that assume one size read behind the smaller networks."""
+    small = run("run", GOLDEN / "gemma4_e/model.gguf", "--activation", "relu", "-p", "1 2 3", "-n", "8", "--json")
+    assert small.returncode == 0
+    assert "as many neurons in every layer" in refusal("run", GOLDEN / "gemma4_e/model.gguf", "--activation", "relu", "--ffn-mode", "exact", "-p", "1", "-n", "1")

@@ -187,6 +187,21 @@ def test_an_empty_certificate_or_key_does_not_end_the_daemon(tmp_path, emptied):
             assert d.process.poll() is None, d.text()
 
 
+@pytest.mark.parametrize("file", ["cert.pem", "key.pem"])
+def test_a_certificate_of_another_key_is_not_taken_up(tmp_path, file):
+    """A renewal writes one file before the other: every handshake failed until both were there."""
+    root = certificate(tmp_path, "first")
+    now, other = tmp_path / "now", tmp_path / "other"
+    other.mkdir()
+    certificate(other, "second")
+    with Daemon(ANY_PORT, f"server.tls_certificate={now / 'cert.pem'}", f"server.tls_key={now / 'key.pem'}") as d:
+        (now / file).write_bytes((other / "now" / file).read_bytes())
+        with pytest.raises(subprocess.TimeoutExpired):
+            d.process.wait(7)  # the library looks every 5 s
+        with grpc.secure_channel(f"127.0.0.1:{d.grpc_port}", grpc.ssl_channel_credentials(root)) as c:
+            assert count(stubs.InferenceStub(c)) > 0
+
+
 def test_unix_socket(tmp_path):
     path = tmp_path / "grpc.socket"
     with Daemon(f"grpc.address=unix:{path}") as d:

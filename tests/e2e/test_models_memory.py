@@ -44,6 +44,31 @@ def test_a_slow_request_keeps_no_model_awake(tmp_path, smollm, truth):
         assert time.monotonic() - begin < 25  # and not the 30 s for which busy models are waited for
 
 
+def test_a_slow_reader_keeps_no_model_awake(tmp_path, smollm):
+    """Eight pages that nobody read held the first model: no other could wake beside it."""
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
+        assert text_of(ask(d, "tide"))
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", d.port))
+            slow.sendall(8 * b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            time.sleep(1)
+            assert text_of(ask(d, "smol"))
+
+
+def test_operators_act_while_no_model_can_be_had(tmp_path, smollm):
+    """Their requests woke the first model, or waited for it."""
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
+        assert text_of(ask(d, "smol"))  # tide sleeps for it
+        asleep = states(d)["tide"]
+        with answering(d, "smol"):
+            began = time.monotonic()
+            assert d.admin.post("/admin/log-level", json={"level": "info"}).status_code == 200
+            assert d.admin.post("/admin/cancel", json={"id": "nobody"}).status_code == 404
+            assert time.monotonic() - began < 10
+        assert states(d)["tide"] == asleep != "ready"
+
+
 def test_a_model_that_waits_for_room_delays_no_other(tmp_path, smollm, truth):
     with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512}, server={"write_timeout_s": 120})) as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
         body = {"model": "tide", "stream": True, "max_tokens": 400, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}

@@ -6,7 +6,7 @@ from pathlib import Path
 import gguf
 import numpy
 import pytest
-from conftest import run
+from conftest import refusal, run
 
 ROOT = Path(__file__).parent.parent / "golden" / "packed"
 HALVES = gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.F16
@@ -68,6 +68,17 @@ def changed(name, folder, change):
 
 
 Q = "model.layers.0.self_attn.q_proj."
+
+
+@pytest.mark.parametrize("shape", [[], [1]])
+def test_packed_weights_without_rows_are_refused(shape, tmp_path):
+    """The program read behind a shape's end."""
+    config = json.loads((ROOT / "fp8_blocks/config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    header = json.dumps({"x.weight": {"dtype": "F8_E4M3", "shape": shape, "data_offsets": [0, 1]},
+                         "x.weight_scale": {"dtype": "F32", "shape": [], "data_offsets": [4, 8]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes([0x38, 0, 0, 0, 0, 0, 0x80, 0x3F]))
+    assert "packed weights have rows and columns" in refusal("inspect", tmp_path)
 
 
 @pytest.mark.parametrize("name, change, words", [

@@ -61,7 +61,7 @@ Status ReadOwnKeys(const Keys& keys, Vocabulary& v) {
     const auto form = ParseNormalization(name);
     if (!form.has_value())
       return base::InvalidArgument("thermocline.tokenizer.normalizers: '", name, "' is not known");
-    v.normalizers.push_back(*form);
+    RETURN_IF_ERROR(AddNormalizer(*form, v));
   }
   // Pairs of id and flags.
   ASSIGN_OR_RETURN(const auto edges, keys.Numbers("thermocline.tokenizer.token_edges"));

@@ -69,6 +69,9 @@ class Decoder {
   }
 
   Result<StoredTensor> Rows(const StoredTensor& tensor, const std::string& stem) {
+    if (tensor.dims.size() < 2)
+      return base::InvalidArgument("'", tensor.name, "' has ", tensor.dims.size(),
+                                   " dimensions; packed weights have rows and columns");
     ASSIGN_OR_RETURN(PackedRows packed, FindPackedRows(tensor, stem, quantization_, stored_));
     // Scales of activations are dropped: activations stay floats here.
     for (const char* helper : {".input_scale", ".activation_scale", ".input_global_scale",

@@ -106,7 +106,7 @@ Status ReadNormalizers(const Json* normalizer, Vocabulary& v) {
   if (!form.has_value() || *form == Normalization::kStripAccents)
     return base::Unimplemented("the normalizer '", base::Shorten(normalizer->Dump(), 200),
                                "' is not supported");
-  v.normalizers.push_back(*form);
+  RETURN_IF_ERROR(AddNormalizer(*form, v));
   return OkStatus();
 }
 

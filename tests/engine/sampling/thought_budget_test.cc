@@ -144,5 +144,16 @@ TEST_F(Thoughts, TheSamplerDrawsNothingElse) {
   }
 }
 
+// Quadratic, this takes hours.
+TEST(StreamSearch, FindsALongPeriodicTextInALinearTime) {
+  std::string text, part;
+  for (int i = 0; i < 1'000'000; ++i) text += "a ";
+  for (int i = 0; i < 500'000; ++i) part += "a ";
+  EXPECT_TRUE(StreamSearch(part).IsIn(text));
+  EXPECT_FALSE(StreamSearch(part + "x").IsIn(text));
+  EXPECT_TRUE(StreamSearch(part + "x").IsIn(text + "x"));
+  EXPECT_TRUE(StreamSearch("").IsIn(""));
+}
+
 }  // namespace
 }  // namespace thermocline::sampling

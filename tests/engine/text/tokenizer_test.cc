@@ -239,6 +239,40 @@ TEST(Normalized, ALongRunOfMarksTakesNoQuadraticTime) {
   EXPECT_EQ(sorted.size(), text.size());
 }
 
+TEST(Normalized, PiecesOfALongTextGiveItsForm) {
+  const std::string part =
+      "\u03A3\u0399\u03A3\u03A5\u03A6\u039F\u03A3 E\u0301 \u00C9x  \u1E0B\u0323 ";
+  std::string text, lower;
+  while (text.size() < 300'000) {
+    text += part;
+    lower += Normalized(part, {model::Normalization::kLowercase});
+  }
+  EXPECT_EQ(Normalized(text, {model::Normalization::kLowercase}), lower);
+  EXPECT_EQ(Normalized(text, {model::Normalization::kNfc}),
+            ByTheLibrary(text, model::Normalization::kNfc));
+}
+
+// The template was searched for each token.
+TEST(Vocabulary, MarkersOfALongTemplateAreFoundOnce) {
+  model::Vocabulary v;
+  for (int i = 0; i < 60'000; ++i) v.tokens.push_back("<|x" + std::to_string(i) + "|>");
+  v.tokens.push_back("<|mark|>");
+  v.types.assign(v.tokens.size(), model::TokenType::kNormal);
+  for (int i = 0; i < 300'000; ++i) v.chat_template += "<|x";
+  v.chat_template += " {{ '<|mark|>' }} <|x7|>";
+  model::MarkTurnTokens(v);
+  EXPECT_EQ(v.types.back(), model::TokenType::kControl);
+  EXPECT_EQ(v.types[7], model::TokenType::kControl);
+  EXPECT_EQ(v.types[8], model::TokenType::kNormal);
+}
+
+TEST(Vocabulary, NormalizersAreBounded) {
+  model::Vocabulary v;
+  for (int i = 0; i < 16; ++i)
+    EXPECT_TRUE(model::AddNormalizer(model::Normalization::kLowercase, v).ok());
+  EXPECT_FALSE(model::AddNormalizer(model::Normalization::kLowercase, v).ok());
+}
+
 TEST(Tokenizer, LongRunsWithoutSpacesStayFast) {
   model::Vocabulary v;
   v.kind = model::VocabularyKind::kByteLevelBpe;
