@@ -12,7 +12,7 @@ namespace thermocline::hub {
 // The quant that a file's name states ("Q4_K_M", "BF16"), in upper case; "" if there is none.
 std::string QuantOf(std::string_view path);
 
-// Of all `paths`: the GGUF file of `quant` with all its parts, first part first. `quant` is a
+// Returns, of `paths`, the GGUF file of `quant` with all its parts, first part first. `quant` is a
 // quant's name, a file's path, or "" for Q4_K_M, else Q8_0, else the first. A repository without
 // GGUF: its configuration, tokenizer and safetensors, config.json last. NotFound names the quants
 // there are; DataLoss a missing part. `where` begins the messages.

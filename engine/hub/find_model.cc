@@ -138,7 +138,7 @@ std::string ServedName(const std::string& path) {
     for (const FoundModel& found : ModelsInStore(store.empty() ? "." : store))
       if (fs::path(found.path).filename() == blob) return found.name;
   }
-  // Of a folder such as Qwen2.5-1.5B nothing is an ending.
+  // A folder such as Qwen2.5-1.5B has no ending.
   const fs::path named = file.has_filename() ? file.filename() : file.parent_path().filename();
   const bool has_ending = named.extension() == ".gguf" || named.extension() == ".bin";
   return (has_ending ? named.stem() : named).string();

@@ -28,6 +28,7 @@ inline void ForSumTiles(int n, const Body& body) {
   });
 }
 
+// The two products of a block on tiles, for the blocks of one call.
 template <typename Tiles>
 class TileProducts {
  public:

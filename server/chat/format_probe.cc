@@ -330,7 +330,7 @@ class Probe {
   // True if an answer ends before a tool's result, and the next one opens behind it: some templates
   // write both answers and the result as one turn.
   bool AnswersStandApart(const Json& call, const Json& result) const {
-    // Where the template writes no calls, they are part of an answer's text.
+    // Calls are part of an answer's text if the template writes none.
     const Json answer = format_.writes_calls ? call : Assistant("argval");
     const std::string text =
         Render({User("Hey"), answer, result, Assistant(kPlain), User("Yes")}, true);

@@ -29,7 +29,7 @@ class TokenText {
   int TokenOf(std::size_t byte) const {
     return static_cast<int>(std::upper_bound(ends_.begin(), ends_.end(), byte) - ends_.begin());
   }
-  // Where `text` begins at or behind `from`, by its first bytes; npos for an empty one.
+  // Returns the place of `text` from `from` on, by its first bytes; npos for an empty one.
   std::size_t Find(std::string_view text, std::size_t from) const {
     text = text.substr(0, text.find('\n')).substr(0, kTextBytes);
     return text.empty() ? kNoText : bytes_.find(text, from);

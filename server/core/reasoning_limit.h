@@ -19,7 +19,7 @@ std::optional<int> ReasoningBudget(const chat::Conversation& conversation,
                                    const chat::OutputFormat& format, int context_length,
                                    const ServerConfig& config);
 
-// Where the answer's reasoning begins, and what ends it.
+// The place where the answer's reasoning begins, and its possible ends.
 struct ReasoningPlace {
   bool in_reasoning = false;  // the prompt ends within it
   bool may_call = false;      // calls may follow it

@@ -75,7 +75,7 @@ void ServedModels::SetList(const std::vector<Entry>& list) {
     models.push_back(entry.kept == nullptr ? MakeModel(entry) : models_.Of(*entry.kept));
     if (entry.kept == nullptr) models.back()->service.Unpublish();
   }
-  // Nothing is changed before all of them are made, which may lack memory.
+  // All of them are made before anything is changed, because memory may be lacking.
   models_.Set(models);
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list[i].kept == nullptr) continue;
@@ -319,7 +319,7 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
   for (;;) {
     Status loaded = load_within(BudgetFor(total, models_.All(), model));
     if (loaded.code() != StatusCode::kResourceExhausted) return loaded;
-    // Nobody sleeps for a model that would not fit then, either.
+    // No model is put to sleep for one that would not fit then, either.
     if (BytesNeeded(loaded) > MostFor(total, models_.All(), model)) return loaded;
     if (!MakeRoomFor(model, busy)) return loaded;
   }

@@ -1,4 +1,4 @@
-// Where models are fetched from: the hub, Ollama's registry, any address.
+// The sources of models: the hub, Ollama's registry, any address.
 #pragma once
 
 #include <string>
