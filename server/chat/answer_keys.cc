@@ -33,9 +33,7 @@ constexpr double kExact = 9007199254740992;  // 2^53: below it a double holds ev
 void AppendCanonical(const Json& value, std::string& out) {
   if (value.is_int()) {
     out += StrCat(value.as_int());
-  } else if (value.is_decimal() || value.is_big_int()) {
-    value.AppendTo(out);
-  } else if (value.is_number()) {
+  } else if (value.is_number() && !value.is_decimal()) {
     const double number = value.as_double();
     const bool whole = std::floor(number) == number && std::abs(number) < kExact;
     out += whole ? StrCat(static_cast<std::int64_t>(number)) : base::FormatDouble(number);

@@ -117,6 +117,24 @@ int ExitStatus(const Service& service, const Status& loaded) {
   return loaded.ok() ? 0 : kExitConfig;
 }
 
+// Logs the first model: its size, place and defaults.
+void LogFirstModel(ServedModels& models) {
+  const Service& service = models.front();
+  const auto held = models.Hold("", ServedModels::Purpose::kLook);
+  const EngineStats stats = service.engine()->Stats();
+  base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
+                stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
+                ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
+                static_cast<int>(stats.load_s * 1000), " ms");
+  const std::string own = ToString(service.engine()->sampling());
+  base::LogInfo("sampling where a request is silent: ", ToString(service.sampling_defaults()),
+                " (the model recommends ", own.empty() ? "nothing" : own, ")");
+  if (stats.predictor_bytes > 0) {
+    base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",
+                  stats.side_car.empty() ? "" : " with " + stats.side_car);
+  }
+}
+
 int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Source& source) {
   const ServerConfig& config = reloadable->config;
   ::mallopt(M_ARENA_MAX, kArenas);
@@ -158,20 +176,8 @@ int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Sourc
   threads.Start(config.http_threads);
   const Status loaded = models.LoadFirst();
   if (loaded.ok()) {
-    const auto held = models.Hold("", ServedModels::Purpose::kLook);
-    const EngineStats stats = service.engine()->Stats();
-    base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
-                  stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
-                  ", ", stats.threads, " threads, ", stats.cpu_isa, ") loaded in ",
-                  static_cast<int>(stats.load_s * 1000), " ms");
-    const std::string own = ToString(service.engine()->sampling());
-    base::LogInfo("sampling where a request is silent: ", ToString(service.sampling_defaults()),
-                  " (the model recommends ", own.empty() ? "nothing" : own, ")");
+    LogFirstModel(models);
     life->Ready();
-    if (stats.predictor_bytes > 0) {
-      base::LogInfo("predictors: ", stats.predictor_bytes >> 10, " KiB",
-                    stats.side_car.empty() ? "" : " with " + stats.side_car);
-    }
   } else {
     base::LogError("the model cannot be served: ", loaded.message());
     NotifyFailed(EINVAL, "the model cannot be served: " + loaded.message());

@@ -90,7 +90,7 @@ class WaitingLine {
   }
 
  private:
-  const base::Stopwatch watch_;
+  base::Stopwatch watch_;
   int shown_s_ = -1;
 };
 

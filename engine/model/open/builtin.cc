@@ -13,7 +13,7 @@ Result<std::string> ResolveModel(const std::string& model) {
   if (base::PathExists(model)) return model;
   if (model != "tidepool" && model != "tidepool-draft" && model != "tidepool-experts") {
     const auto name = hub::ParseModelName(model);
-    const auto path = name.ok() ? hub::FindModel(*name) : name.status();
+    auto path = name.ok() ? hub::FindModel(*name) : name.status();
     if (path.ok()) return path;
     const bool refused = name.ok() && path.status().code() != StatusCode::kNotFound;
     if (refused) return path.status();
