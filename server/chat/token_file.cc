@@ -20,7 +20,7 @@ namespace thermocline::chat {
 namespace {
 
 constexpr std::array<char, 4> kRecordMagic = {'T', 'C', 'A', '1'};
-constexpr std::size_t kQueuedMax = 256;         // records
+constexpr std::size_t kQueuedRecordsMax = 256, kQueuedTokensMax = 1 << 20;
 constexpr std::uint64_t kLongerThanMemory = 4;  // times, before the file is replaced
 
 struct RecordHead {
@@ -125,7 +125,9 @@ Status TokenFile::Load() {
 void TokenFile::Append(const base::Digest256& key, std::vector<int> tokens) {
   if (read_only_) return;
   const base::MutexLock lock(mutex_);
-  if (queue_.size() >= kQueuedMax) return;
+  if (queue_.size() >= kQueuedRecordsMax || queued_tokens_ + tokens.size() > kQueuedTokensMax)
+    return;
+  queued_tokens_ += tokens.size();
   queue_.push_back({.key = key, .tokens = std::move(tokens)});
   changed_.NotifyOne();
 }
@@ -141,6 +143,7 @@ void TokenFile::Main() {
     }
     const Record record = std::move(queue_.front());
     queue_.pop_front();
+    queued_tokens_ -= record.tokens.size();
     lock.Unlock();
     const Status status = Write(record);
     if (!status.ok() && !std::exchange(told, true))
@@ -152,7 +155,7 @@ void TokenFile::Main() {
 Status TokenFile::Write(const Record& record) {
   if (bytes_ > kLongerThanMemory * TokenMemory::kBytesMax) RETURN_IF_ERROR(Shorten());
   const std::string bytes = BytesOfRecord(record.key, record.tokens);
-  const Status status = WriteWhole(fd_, path_, bytes);
+  Status status = WriteWhole(fd_, path_, bytes);
   if (status.ok()) {
     bytes_ += bytes.size();
     return status;

@@ -54,6 +54,7 @@ class TokenFile {
   base::Mutex mutex_;
   base::Condition changed_;
   std::deque<Record> queue_ GUARDED_BY(mutex_);
+  std::size_t queued_tokens_ GUARDED_BY(mutex_) = 0;
   bool ends_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -21,12 +21,22 @@ std::int64_t LeftBy(std::int64_t total, const ModelList::Models& all, const Serv
 
 }  // namespace
 
+std::int64_t BudgetOfAll(const Service& front) {
+  return static_cast<std::int64_t>(base::MemoryBudget(front.config().model.memory.budget_bytes));
+}
+
 std::int64_t BudgetFor(std::int64_t total, const ModelList::Models& all, const ServedModel& model) {
   return LeftBy(total, all, model, [](const ServedModel&) { return true; });
 }
 
 std::int64_t MostFor(std::int64_t total, const ModelList::Models& all, const ServedModel& model) {
   return LeftBy(total, all, model, [](const ServedModel& other) { return other.pinned; });
+}
+
+std::int64_t MostBesideBusy(std::int64_t total, const ModelList::Models& all,
+                            const ServedModel& model) {
+  return LeftBy(total, all, model,
+                [](const ServedModel& other) { return other.pinned || !other.idle(); });
 }
 
 std::int64_t BytesNeeded(const Status& refused) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +30,9 @@ struct ServedModel {
   bool queued = false;
   int tried_at = -1;  // sleeps of models before the last try that found others busy; -1 = none
   Clock::time_point busy_since = {};  // the first of these tries
+  std::int64_t bytes_needed = 0;      // by the plan of the last try; 0 = unknown
+  // The last time that it held others back and was refused all the same.
+  Clock::time_point gave_up_at = Clock::time_point::min();
   Clock::time_point used_at = Clock::now();
   double load_s = 1;
   Status failure;    // of the last load

@@ -15,6 +15,9 @@ namespace thermocline::server {
 // A waiting model holds back new requests of the others this long after its first try. Together
 // with the time that models are waited for at all, each gets a turn.
 inline constexpr std::chrono::seconds kHoldBackAfter{5};
+// Afterwards it holds back nobody for this long, lest its requests stop the others' again and
+// again.
+inline constexpr std::chrono::seconds kHoldBackPause{30};
 
 // True if a model of the queue has waited for so long, `model` may sleep, and others could use its
 // memory. Requires: ServedModels' mutex is held, as below.
@@ -23,7 +26,8 @@ inline bool IsHeldBack(const std::deque<std::shared_ptr<ServedModel>>& queue,
   const auto now = ServedModel::Clock::now();
   if (model.pinned || !model.loaded()) return false;
   for (const auto& other : queue)
-    if (other.get() != &model && other->tried_at >= 0 && now > other->busy_since + kHoldBackAfter)
+    if (other.get() != &model && other->tried_at >= 0 && now > other->busy_since + kHoldBackAfter &&
+        now > other->gave_up_at + kHoldBackPause)
       return true;
   return false;
 }

@@ -9,7 +9,6 @@
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
-#include "engine/base/system_memory.h"
 #include "server/core/load_failure.h"
 #include "server/core/memory_share.h"
 #include "server/core/sleep_choice.h"
@@ -235,12 +234,13 @@ void ServedModels::Run() {
 // none within `most`. A model that waits for others to become idle delays none.
 std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most) {
   const auto until = Clock::now() + most;
+  const std::int64_t total = BudgetOfAll(front());
   base::MutexLock lock(mutex_);
   for (;;) {
     for (const auto& model : queue_) {
-      const bool worth_it =
-          model->tried_at != sleeps_ || ChooseToSleep(models_.All(), *model).victim != nullptr;
-      if (worth_it || Clock::now() > model->busy_since + kBusyWait) return model;
+      if (IsWorthTrying(models_.All(), *model, total, sleeps_) ||
+          Clock::now() > model->busy_since + kBusyWait)
+        return model;
     }
     if (stops_ || Clock::now() >= until) return nullptr;
     changed_.WaitUntil(mutex_, until);
@@ -299,6 +299,8 @@ std::optional<Status> ServedModels::Load(Model& model) {
   // Models that answer are no fault of this one: it is tried again with the next request.
   model.failures = loaded.ok() || busy ? 0 : model.failures + 1;
   model.failed_at = Clock::now();
+  if (busy && model.busy_since > model.gave_up_at + kHoldBackPause)
+    model.gave_up_at = model.failed_at;
   model.sleepy = false;
   return loaded.ok() || !several() ? loaded : LoadFailure(model.service, loaded);
 }
@@ -312,7 +314,7 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
   // first.
-  const std::int64_t total = TotalBudget(), part = total / base::IntSize(models_.Listed());
+  const std::int64_t total = BudgetOfAll(front()), part = total / base::IntSize(models_.Listed());
   const bool from_flash = !model.service.config().model.memory.bundle.empty();
   if (!from_flash && part < BudgetFor(total, models_.All(), model) && load_within(part).ok())
     return OkStatus();
@@ -320,21 +322,20 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
     Status loaded = load_within(BudgetFor(total, models_.All(), model));
     if (loaded.code() != StatusCode::kResourceExhausted) return loaded;
     // No model is put to sleep for one that would not fit then, either.
-    if (BytesNeeded(loaded) > MostFor(total, models_.All(), model)) return loaded;
-    if (!MakeRoomFor(model, busy)) return loaded;
+    const std::int64_t needed = BytesNeeded(loaded);
+    if (needed > MostFor(total, models_.All(), model)) return loaded;
+    if (!MakeRoomFor(model, needed, busy)) return loaded;
   }
 }
 
-std::int64_t ServedModels::TotalBudget() const {
-  return static_cast<std::int64_t>(base::MemoryBudget(front().config().model.memory.budget_bytes));
-}
-
-bool ServedModels::MakeRoomFor(const Model& model, bool& busy) {
+bool ServedModels::MakeRoomFor(Model& model, std::int64_t needed, bool& busy) {
   const ModelList::Models all = models_.All();
+  const std::int64_t total = BudgetOfAll(front());
   SleepChoice choice;
   {
     const base::MutexLock lock(mutex_);
-    choice = ChooseToSleep(all, model);
+    model.bytes_needed = needed;
+    choice = ChooseToSleep(all, model, total);
     busy = choice.busy;
     if (stops_ || choice.victim == nullptr) return false;
     PutToSleep(*choice.victim, "its memory is wanted");
@@ -384,8 +385,6 @@ void ServedModels::BeginDrain() {
 void ServedModels::CancelGenerations() {
   for (const auto& model : models_.All()) model->service.CancelGenerations();
 }
-
-void ServedModels::StopWorkers() { front().StopWorkers(); }
 
 void ServedModels::StopEngines() {
   {

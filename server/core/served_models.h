@@ -93,7 +93,7 @@ class ServedModels {
   void BeginDrain();
   void CancelGenerations();
   void StopEngines();
-  void StopWorkers();
+  void StopWorkers() { front().StopWorkers(); }
 
  private:
   using Model = ServedModel;
@@ -112,9 +112,9 @@ class ServedModels {
   // Loads within what the other models leave, and puts idle ones to sleep while it does not fit.
   // `busy`: it does not fit beside models that answer.
   Status LoadWithin(Model& model, bool& busy);
-  std::int64_t TotalBudget() const;
-  // False: no other model can sleep now; `busy`: one can later.
-  bool MakeRoomFor(const Model& model, bool& busy) EXCLUDES(mutex_);
+  // Puts an idle model to sleep, if all of them together leave the bytes that are needed; false:
+  // no. `busy`: other models may sleep later.
+  bool MakeRoomFor(Model& model, std::int64_t needed, bool& busy) EXCLUDES(mutex_);
   void SleepExpired();
   // Lets requests go on whose models are not held back any more.
   void Unpark() EXCLUDES(mutex_);

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 
+#include "server/core/memory_share.h"
+
 namespace thermocline::server {
 
-SleepChoice ChooseToSleep(const ModelList::Models& all, const ServedModel& wanted) {
+SleepChoice ChooseToSleep(const ModelList::Models& all, const ServedModel& wanted,
+                          std::int64_t total) {
   SleepChoice choice;
+  const bool enough = wanted.bytes_needed <= MostBesideBusy(total, all, wanted);
   double most = -1;
   const auto now = ServedModel::Clock::now();
   for (const auto& other : all) {
     if (other.get() == &wanted || other->pinned || !other->loaded()) continue;
     choice.busy = choice.busy || !other->idle();
-    if (!other->idle()) continue;
+    if (!other->idle() || !enough) continue;
     const double idle_s = std::chrono::duration<double>(now - other->used_at).count();
     const auto bytes = static_cast<double>(other->service.engine()->Stats().memory_planned);
     const double worth = idle_s * bytes / std::max(other->load_s, 1e-3);
@@ -20,6 +24,14 @@ SleepChoice ChooseToSleep(const ModelList::Models& all, const ServedModel& wante
     choice.victim = other;
   }
   return choice;
+}
+
+bool IsWorthTrying(const ModelList::Models& all, const ServedModel& wanted, std::int64_t total,
+                   int sleeps) {
+  if (wanted.tried_at < 0) return true;
+  const bool room =
+      wanted.tried_at != sleeps && wanted.bytes_needed <= MostBesideBusy(total, all, wanted);
+  return room || ChooseToSleep(all, wanted, total).victim != nullptr;
 }
 
 }  // namespace thermocline::server

@@ -118,6 +118,22 @@ def test_the_idle_model_sleeps_for_one_that_does_not_fit_beside_it(tmp_path, smo
         assert d.logged("the model tide sleeps: its memory is wanted")
 
 
+def test_nobody_sleeps_for_a_model_that_busy_ones_keep_out(tmp_path, smollm, truth):
+    """Each request for it put an idle model to sleep, which was not enough: other clients had to wake theirs again and again."""
+    path = configuration(tmp_path, smollm, 660, engine={"context_length": 512})
+    path.write_text(path.read_text().replace("  - path: tidepool-experts", f"  - path: {smollm}\n    name: large\n    engine: {{context_length: 2048}}\n  - path: tidepool-experts", 1))
+    with Daemon(config=path) as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert text_of(ask(d, "smol")) and text_of(ask(d, "tide"))
+        assert states(d)["large"] == "sleeping" and states(d)["smol"] == "ready"
+        with answering(d, "smol"):
+            kept_out = pool.submit(ask, d, "large")
+            for _ in range(6):
+                assert text_of(ask(d, "tide")) == truth["tide"]
+                time.sleep(0.5)
+            assert states(d)["tide"] == "ready" and "the model tide sleeps" not in d.text()
+        assert text_of(kept_out.result())  # smol is idle, and sleeps
+
+
 def test_a_model_that_answers_is_not_put_to_sleep(tmp_path, smollm):
     with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
         body = {"model": "tide", "stream": True, "max_tokens": 400, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
