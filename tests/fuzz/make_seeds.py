@@ -3,6 +3,7 @@
     python3 tests/fuzz/make_seeds.py build/release/bin
 """
 import json
+import math
 import struct
 import subprocess
 import sys
@@ -34,15 +35,31 @@ def models(run, folder):
 
 
 def safetensors(tensors):
-    header, at = {}, 0
-    for name, shape in tensors.items():
-        size = 2
-        for n in shape:
-            size *= n
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
+    """Tensors of zeros: name -> shape (of f16), or (type, bytes of an element, shape). With a fourth item that is their bytes."""
+    header, body = {}, b""
+    for name, tensor in tensors.items():
+        dtype, size, shape, *data = tensor if isinstance(tensor, tuple) else ("F16", 2, tensor)
+        data = data[0] if data else bytes(size * math.prod(shape))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
     text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + bytes(at)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+PACKINGS = {"gptq": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": False},
+            "awq": {"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True},
+            "fp8": {"quant_method": "fp8", "weight_block_size": [32, 32]},
+            "compressed": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                           "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}}}}}
+
+
+def packing(method, rows, cols):
+    """The tensors that stand for a weight of that shape, in groups of 32 columns."""
+    groups = cols // 32
+    return {"gptq": {"qweight": ("I32", 4, [cols // 8, rows]), "qzeros": ("I32", 4, [groups, rows // 8]), "scales": [groups, rows], "g_idx": ("I32", 4, [cols])},
+            "awq": {"qweight": ("I32", 4, [cols, rows // 8]), "qzeros": ("I32", 4, [groups, rows // 8]), "scales": [groups, rows]},
+            "fp8": {"weight": ("F8_E4M3", 1, [rows, cols]), "weight_scale_inv": ("F32", 4, [rows // 32, groups])},
+            "compressed": {"weight_packed": ("I32", 4, [rows, cols // 8]), "weight_scale": [rows, groups], "weight_shape": ("I64", 8, [2], struct.pack("<2q", rows, cols))}}[method]
 
 
 def folders():
@@ -61,6 +78,13 @@ def folders():
     more = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "{{ messages[0].content }}"}
     parts = [json.dumps(x).encode() for x in (config, tokenizer, more)]
     seed("model_folder", "llama", CUT.join([*parts, safetensors(tensors)]))
+    for method, quantization in PACKINGS.items():
+        packed = {name: shape for name, shape in tensors.items() if "proj" not in name}
+        for name, shape in tensors.items():
+            if "proj" in name:
+                packed |= {name.removesuffix("weight") + suffix: each for suffix, each in packing(method, *shape).items()}
+        config_of = json.dumps(config | {"quantization_config": quantization}).encode()
+        seed("model_folder", method, CUT.join([config_of, *parts[1:], safetensors(packed)]))
     seed("tokenizer_file", "tokenizer.json", b"\x02" + CUT.join(parts[1:]))
     piece = lambda text, score, kind: b"\x0a" + bytes([len(text) + 9]) + b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", score) + b"\x18" + bytes([kind])  # noqa: E731
     pieces = [(b"<unk>", 0, 2), (b"<s>", 0, 3), (b"</s>", 0, 3), *((b"<0x%02X>" % i, 0, 6) for i in range(256)), (b"\xe2\x96\x81", -1, 1), (b"a", -2, 1)]

@@ -35,7 +35,7 @@ Status SetShape(StoredSet& stored, PackedColumns& packed) {
   packed.inputs = codes[1] * (packed.awq ? 1 : per_word);
   packed.outputs = codes[2] * (packed.awq ? per_word : 1);
   packed.num_groups = scales[1];
-  if (codes[0] * zeros[0] * scales[0] != 1 || scales[2] != packed.outputs ||
+  if (codes[0] != 1 || zeros[0] != 1 || scales[0] != 1 || scales[2] != packed.outputs ||
       zeros[1] != packed.num_groups || zeros[2] * per_word != packed.outputs ||
       packed.inputs % packed.num_groups != 0)
     return base::InvalidArgument("of ", packed.inputs, " inputs and ", packed.outputs,
