@@ -55,10 +55,13 @@ Status CheckAlias(const std::string& alias) {
       .WithField("destination");
 }
 
-Status AddAlias(Service& service, const std::string& model, const std::string& alias) {
+// `rights`: a key that is limited to models takes no name away from others.
+Status AddAlias(Service& service, const std::string& model, const std::string& alias,
+                const server::ModelRights& rights) {
   return server::ChangeAddedModels(service.config().models_dir, [&](AddedModels& added) -> Status {
     const AddedModels::Alias* old = added.FindAlias(alias);
-    if (old == nullptr && server::CheckListed(service, alias, {}).ok())
+    const bool others = old == nullptr || !server::CheckListed(service, old->model, rights).ok();
+    if (others && server::CheckListed(service, alias, {}).ok())
       return base::InvalidArgument("another model has the name '", alias, "' already")
           .WithField("destination");
     std::erase_if(added.aliases, [&](const auto& each) { return &each == old; });
@@ -145,7 +148,7 @@ Action CopyModel(Service& service, const HttpRequest& request, const ResponseHea
       service.models()->Hold(source, server::ServedModels::Purpose::kLook, head.models);
   if (held == nullptr)  // it has just been deleted
     return http::RefusalResponse(service, head, server::CheckListed(service, source, {}));
-  status = AddAlias(service, held->model_name(), alias);
+  status = AddAlias(service, held->model_name(), alias, head.models);
   if (status.ok()) status = service.models()->front().control().reload();
   return DoneOrRefusal(service, head, status);
 }

@@ -295,6 +295,23 @@ def test_an_operators_key_that_is_limited_changes_its_models_alone(start, tmp_pa
         assert "does not exist" in refused(lambda: client.copy("tide", "x"), 404) and "does not exist" in refused(lambda: client.delete("tide"), 404)
 
 
+def test_an_operators_key_that_is_limited_takes_no_name_away(start, tmp_path):
+    """It could point the name of a model that it does not see to one of its own."""
+    lines = ""
+    for key, rights in (("root-key-0123456789", "admin"), ("part-key-0123456789", "admin:models=experts")):
+        made = subprocess.run([BIN / "thermoclined", "--hash-key", key[:4]], input=key + "\n", capture_output=True, text=True, check=True).stdout
+        lines += f"{made.rstrip()}:{rights}\n"
+    (tmp_path / "keys").write_text(lines)
+    (start.folder / "tide.gguf").symlink_to(ROOT / "config/models/tidepool.gguf")
+    with start(f"server.api_keys_file={tmp_path}/keys") as d:
+        root, part = (ollama.Client(d.url, headers={"authorization": f"Bearer {key}-key-0123456789"}) for key in ("root", "part"))
+        root.copy("tide", "mine")
+        part.copy("experts", "own")
+        part.copy("experts", "own")
+        assert "another model has the name" in refused(lambda: part.copy("experts", "mine"), 400)
+        assert chat(root, "mine") == chat(root, "tide")
+
+
 def test_a_listed_model_costs_no_threads_until_it_is_loaded(start):
     """Each had 22 of its own: with as many as systemd allows, a pull ended the daemon."""
     threads = lambda d: len(os.listdir(f"/proc/{d.process.pid}/task"))  # noqa: E731
