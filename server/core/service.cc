@@ -133,7 +133,12 @@ void Service::OpenTokenFile() {
 }
 
 void Service::ReadFacts() {
-  auto facts = std::make_shared<const ModelFacts>(ReadModelFacts(config_.model.path));
+  auto facts = std::make_shared<ModelFacts>();
+  try {
+    *facts = ReadModelFacts(config_.model.path);
+  } catch (const std::exception& error) {  // memory was lacking
+    base::LogWarning("the facts of ", model_name(), " are unknown: ", error.what());
+  }
   const base::MutexLock lock(facts_mutex_);
   facts_ = std::move(facts);
 }

@@ -13,7 +13,7 @@ namespace thermocline::tools {
 namespace {
 
 constexpr int kRedirectsMax = 10, kTriesMax = 3, kFirstDelaySeconds = 2, kDelaySecondsMax = 120;
-constexpr long kConnectSeconds = 10, kSilenceSeconds = 30;
+constexpr long kConnectSeconds = 10, kSlowSeconds = 30, kBytesPerSecondMin = 1024;
 constexpr std::size_t kHeaderBytesMax = 256 << 10, kJsonBytesMax = 16 << 20;
 constexpr std::int64_t kAdvanceBytes = 1 << 20;
 
@@ -109,8 +109,8 @@ Result<HttpResponse> GetOnce(const HttpRequest& request, const std::string& url,
   curl_easy_setopt(curl.get(), CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   curl_easy_setopt(curl.get(), CURLOPT_USERAGENT, "thermocline");
   curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
-  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kSilenceSeconds);
+  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, kBytesPerSecondMin);
+  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kSlowSeconds);
   curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT, static_cast<long>(request.seconds_max));
   curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl.get(), CURLOPT_HEADERFUNCTION, OnHeader);

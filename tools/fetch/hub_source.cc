@@ -151,10 +151,12 @@ class HubSource {
   std::string BlobOf(const HubFile& file) const { return StrCat(folder_, "/blobs/", file.blob); }
 
   Status CheckSpace(const std::vector<const HubFile*>& wanted, FetchProgress& progress) const {
-    std::int64_t needed = 0;
+    constexpr std::int64_t kBytesMax = std::int64_t{1} << 50;  // of all together
+    std::int64_t total = 0, needed = 0;
     for (const HubFile* file : wanted) {
-      if (file->bytes > (std::int64_t{1} << 50))
+      if (file->bytes > kBytesMax - total)
         return base::DataLoss(name_.repo, ": the hub states a size of ", file->bytes, " bytes");
+      total += file->bytes;
       progress.AddTotal(file->bytes);
       std::error_code error;
       for (const char* suffix : {"", ".part"})
