@@ -15,7 +15,7 @@ struct ServingOptions {
   int prefill_chunk = 0;
   // Started requests take turns of this many tokens while others wait; 0 = each runs to its end. A
   // prompt token counts as an eighth.
-  int quantum_tokens = 32;
+  int quantum_tokens = 8;
   // Started requests share steps: the next token of up to this many requests, and parts of prompts.
   // 1 = they take turns.
   int step_tokens = 16;

@@ -70,10 +70,13 @@ Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
 // The same before a step that takes `blocks`.
 Stop DecodeLoop::BeforeStep(Sequence& s, const nn::KvCount& blocks) {
   if (!answers_.ShouldContinue(s.job)) return Stop::kCancelled;
-  // Prompt scores need the logits of every prompt token, so such a step takes as long as several
-  // ordinary ones, and other requests get their turn after each.
-  const bool scores = s.job.request.prompt_logprobs && s.usage.completion_tokens == 0;
-  if (yield_ && !first_ && yield_(spent_, scores)) return Stop::kYielded;
+  // Such a step takes as long as several of answers, and cannot be shared with them: vectors are of
+  // all tokens, and so are prompt scores, with the logits of each. Other requests get their turn
+  // after each.
+  const Request& request = s.job.request;
+  const bool long_steps =
+      request.embed.has_value() || (request.prompt_logprobs && s.usage.completion_tokens == 0);
+  if (yield_ && !first_ && yield_(spent_, long_steps)) return Stop::kYielded;
   first_ = false;
   if (make_room_ && !make_room_(blocks)) return Stop::kNoMemory;
   return Stop::kNone;

@@ -135,10 +135,9 @@ void Scheduler::RunTurn(Sequence& s) {
   charged_at_ = 0;
   next_timeout_ = NextTimeout().value_or(SteadyClock::time_point::max());
   const double decoding_s = s.usage.decode_s;
-  const int decoded = s.usage.completion_tokens;
+  const int decoded = std::max(1, s.usage.completion_tokens);  // the first is the prompt's
   const TurnEnd end = loop_.Run(s);
-  if (decoded > 0)
-    budget_.AddAlone(s.usage.completion_tokens - decoded, s.usage.decode_s - decoding_s);
+  budget_.AddAlone(s.usage.completion_tokens - decoded, s.usage.decode_s - decoding_s);
   current_ = nullptr;
   s.last_turn = ++turns_;
   order_.AddServedTokens(s.job.request.tenant, loop_.spent() - charged_at_, new_request);

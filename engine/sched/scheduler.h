@@ -122,7 +122,7 @@ class Scheduler {
   std::vector<SharedLoop::SequenceStep> ComposeStep(std::vector<Sequence*>& batch);
   void MakeMasks(const std::vector<Sequence*>& batch);
   void Charge(const Sequence& s, double tokens, double sampling_s);
-  void AddDrafts(int widest, std::vector<SharedLoop::SequenceStep>& steps);
+  void AddDrafts(int most, std::vector<SharedLoop::SequenceStep>& steps);
   int AnswersMax(const std::vector<Sequence*>& batch) const;
   int RoomForAnswers() const;
   void PutNextPrefillFirst(std::vector<Sequence*>& prefilling) const;

@@ -233,7 +233,7 @@ std::vector<SharedLoop::SequenceStep> Scheduler::ComposeStep(std::vector<Sequenc
       !prefilling.empty() && (mixes || steps.empty() || !std::exchange(prefilled_last_, true));
   if (!reads) {
     prefilled_last_ = false;
-    AddDrafts(widest, steps);
+    AddDrafts(budget_.AnswersMax(Tenants(batch), widest), steps);
     return steps;
   }
   if (!mixes) steps.clear();
@@ -242,10 +242,11 @@ std::vector<SharedLoop::SequenceStep> Scheduler::ComposeStep(std::vector<Sequenc
 }
 
 // Adds draft tokens where verifying one is worth its time, in steps without prefill. The step has
-// no more tokens than a step of answers may have.
-void Scheduler::AddDrafts(int widest, std::vector<SharedLoop::SequenceStep>& steps) {
+// at most `most` tokens: as many as answers, since a client's drafts delay others' tokens as its
+// answers do.
+void Scheduler::AddDrafts(int most, std::vector<SharedLoop::SequenceStep>& steps) {
   if (!params_.drafts) return;
-  int left = std::min(widest, params_.loop.logits_max) - base::IntSize(steps);
+  int left = std::min(most, params_.loop.logits_max) - base::IntSize(steps);
   const double needed = budget_.DraftProbabilityMin(base::IntSize(steps));
   for (SharedLoop::SequenceStep& step : steps) {
     if (left < 1) return;

@@ -63,7 +63,12 @@ double StepBudget::DraftProbabilityMin(int answers) const {
 int StepBudget::AnswersMax(int tenants, int most) const {
   if (tenants < 2 || alone_s_ == 0) return most;
   int answers = std::min(tenants, most);
-  while (answers < most && Decoding(answers + 1) <= tenants * alone_s_) ++answers;
+  // One more than was measured, so that a step of many is not taken to be as short as one of few.
+  const auto known = [&] {
+    return decoding_s_[std::min(answers, kAnswersMax)] > 0 ||
+           decoding_s_[std::min(answers + 1, kAnswersMax)] > 0;
+  };
+  while (answers < most && known() && Decoding(answers + 1) <= tenants * alone_s_) ++answers;
   return answers;
 }
 

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -56,6 +57,26 @@ def test_prefixes_are_shared_where_that_is_configured_or_there_are_no_keys(key_f
     with Daemon() as d:
         assert cached_tokens(d, "", SECRET) == 0
         assert cached_tokens(d, "", SECRET) > 20
+
+
+def test_drafts_of_one_key_do_not_slow_the_steps_of_another(key_file, smollm):
+    """Steps of two answers were filled with the drafts of one: a neighbour's tokens took four to five times as long as alone."""
+    with Daemon(f"model.path={smollm}", "engine.context_length=4096", f"server.api_keys_file={key_file}") as d, ThreadPoolExecutor(2) as pool:
+        def pace(name, prompt, most, **more):
+            body = {"prompt": prompt, "max_tokens": most, "temperature": 0, "ignore_eos": True, **more}
+            answer = httpx.post(d.url + "/v1/completions", json=body, headers={"authorization": f"Bearer {KEYS[name]}"}, timeout=120)
+            return answer.json()["timings"]["predicted_per_second"]
+
+        def slower():
+            plain = {"x_thermocline": {"speculation": "off"}}
+            alone = pace("alice", "Once upon a time", 100, **plain)
+            drafting = pool.submit(pace, "mallory", "1 2 3 4 " * 60, 1200)
+            wait_until(lambda: httpx.get(d.url + "/v1/status", headers={"authorization": f"Bearer {KEYS['alice']}"}).json()["running"] > 0)
+            beside = pace("alice", "Once upon a time", 100, **plain)
+            drafting.result()
+            return alone / beside
+
+        assert min(slower() for _ in range(4)) < 2.7
 
 
 def test_a_log_that_nobody_reads_holds_nothing_up():

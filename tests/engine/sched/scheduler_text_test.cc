@@ -110,6 +110,25 @@ TEST(Scheduler, ScoresOfAPromptLetOthersInBehindEachStep) {
   EXPECT_GE(meanwhile, 100);
 }
 
+// Vectors of a chat's model took whole turns: a neighbour's tokens came five times as late.
+TEST(Scheduler, VectorsOfLongTextsLetOthersInBehindEachStep) {
+  EngineConfig config = Tidepool();
+  config.serving.prefill_chunk = 16;
+  const auto engine = Load(config);
+  Request text = Story(1, 0);
+  text.prompt.resize(400, 321);
+  text.embed = EmbedRequest{.ends = {400}};
+  Channel vectors;
+  const Channel answer =
+      SubmitAndThen(*engine, Story(2, 500), [&] { vectors = *engine->Submit(text); });
+  const auto neighbour = End(*answer), read = End(*vectors);
+  const auto meanwhile =
+      std::count_if(neighbour.times.begin(), neighbour.times.end(), [&read](const auto& time) {
+        return time > read.usage.begun_at && time < read.usage.ended_at;
+      });
+  EXPECT_GE(meanwhile, 100);
+}
+
 TEST(Scheduler, ASharedPromptIsReadOnce) {
   const auto engine = Load(Tidepool());
   Request request = Story(5, 100);

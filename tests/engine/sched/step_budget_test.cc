@@ -45,6 +45,19 @@ TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
   EXPECT_EQ(budget.AnswersMax(6, 16), 16);
 }
 
+// Drafts of one client filled a step of two, which took five times as long as its budget.
+TEST(StepBudget, AStepGrowsByOneBeyondWhatWasMeasured) {
+  StepBudget budget(0);
+  budget.AddAlone(10, 0.04);
+  EXPECT_EQ(budget.AnswersMax(2, 16), 2);
+  budget.Add(2, 0, StepTime(2, 0));
+  EXPECT_EQ(budget.AnswersMax(2, 16), 3);
+  budget.Add(3, 0, StepTime(3, 0));
+  EXPECT_EQ(budget.AnswersMax(2, 16), 4);
+  budget.Add(4, 0, 0.009);
+  EXPECT_EQ(budget.AnswersMax(2, 16), 3);
+}
+
 TEST(StepBudget, SharingThatDoesNotPayIsTriedAgain) {
   StepBudget budget(0);
   EXPECT_TRUE(budget.Pays(2));
