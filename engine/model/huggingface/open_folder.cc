@@ -244,59 +244,92 @@ Result<int> PoolingOf(const std::string& folder) {
   return type;
 }
 
+// Reads config.json, and how the weights are packed.
+Status ReadConfig(const std::string& folder, ModelFile& model) {
+  const std::string path = Join(folder, "config.json");
+  if (!base::PathExists(path))
+    return base::InvalidArgument(folder, ": a folder without config.json is no model");
+  ASSIGN_OR_RETURN(model.metadata, ReadJsonFile(path));
+  // Exports of multimodal models may say it beside the text part's sizes.
+  const Json* text = model.metadata.Find("text_config");
+  if (model.metadata.Find("quantization_config") == nullptr && text != nullptr &&
+      text->is_object() && text->Find("quantization_config") != nullptr)
+    model.metadata.Set("quantization_config", Json(*text->Find("quantization_config")));
+  // ModelOpt's older exports say it in a file of their own.
+  if (model.metadata.Find("quantization_config") == nullptr &&
+      base::PathExists(Join(folder, "hf_quant_config.json")))
+    model.metadata.Set("quantization_config", Json::Object{{"quant_method", "modelopt"}});
+  RETURN_IF_ERROR(CheckQuantization(model.metadata).Annotate(path));
+  auto config = ConfigFromHuggingFace(TextConfigOf(model.metadata));
+  if (!config.ok()) return config.status().Annotate(path);
+  model.config = *config;
+  ASSIGN_OR_RETURN(model.config.pooling_type, PoolingOf(folder));
+  return OkStatus();
+}
+
+// Adds the tensors under GGUF's names, unpacked and arranged as the family needs them.
+Status ReadTensors(const std::string& folder, ModelFile& model) {
+  ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
+  for (std::string& shard : shards) shard = Join(folder, shard);
+  RETURN_IF_ERROR(AddSafetensors(shards, model));
+  if (!model.left_out.empty())
+    base::LogWarning(folder, ": ", model.left_out.size(), " tensors of other senses than text are ",
+                     "left out (", model.left_out.front(), " ...)");
+  RETURN_IF_ERROR(CheckPieces(model).Annotate(folder));
+  RETURN_IF_ERROR(SplitLatent(model).Annotate(folder));
+  RETURN_IF_ERROR(ArrangeRecurrent(model).Annotate(folder));
+  if (model.config.architecture->hf_gpt_oss) RETURN_IF_ERROR(UnpackGptOss(model).Annotate(folder));
+  if (model.config.architecture->sub_norms) {
+    ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model.metadata));
+    RETURN_IF_ERROR(UnpackBitNet(weights, model).Annotate(folder));
+  }
+  if (model.Find("output.weight") == nullptr && !model.config.tie_word_embeddings &&
+      !model.config.architecture->encoder) {
+    return base::InvalidArgument(folder,
+                                 ": tensor 'lm_head.weight' is missing, and config.json "
+                                 "does not say that the embedding takes its place "
+                                 "(tie_word_embeddings)");
+  }
+  const RopeConfig& rope = model.config.rope;
+  const bool longer = !rope.long_divisors.empty();
+  if (!rope.divisors.empty())
+    model.AddVector(longer ? "rope_factors_short.weight" : "rope_freqs.weight", rope.divisors);
+  if (longer) model.AddVector("rope_factors_long.weight", rope.long_divisors);
+  model.has_weights = true;
+  return OkStatus();
+}
+
+// Reads the tokenizer, if there is one; without one a model still runs on token ids. `generation`:
+// generation_config.json.
+Status ReadVocabulary(const std::string& folder, const Json& generation, ModelFile& model) {
+  auto vocabulary = ReadHuggingFaceTokenizer(folder);
+  if (vocabulary.status().code() == StatusCode::kNotFound) return OkStatus();
+  ASSIGN_OR_RETURN(model.vocabulary, std::move(vocabulary));
+  Vocabulary& v = model.vocabulary;
+  AddStopIds(model.metadata, v);
+  AddStopIds(generation, v);
+  MarkTurnTokens(v);
+  v.infill = FindInfillTokens(v);
+  if (v.size() > model.config.vocab_size) {
+    return base::InvalidArgument(folder, ": the tokenizer has ", v.size(), " tokens, the model ",
+                                 model.config.vocab_size);
+  }
+  while (v.size() < model.config.vocab_size) {  // rows that training never used
+    v.tokens.push_back(StrCat("[PAD", v.size(), "]"));
+    v.types.push_back(TokenType::kUnused);
+    if (v.kind == VocabularyKind::kSentencePiece) v.scores.push_back(-10000.0F);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   auto model = std::make_unique<ModelFile>();
   model->path = folder;
   model->format = "Hugging Face";
-  const std::string config_path = Join(folder, "config.json");
-  if (!base::PathExists(config_path))
-    return base::InvalidArgument(folder, ": a folder without config.json is no model");
-  ASSIGN_OR_RETURN(model->metadata, ReadJsonFile(config_path));
-  // Exports of multimodal models may say it beside the text part's sizes.
-  const Json* text = model->metadata.Find("text_config");
-  if (model->metadata.Find("quantization_config") == nullptr && text != nullptr &&
-      text->is_object() && text->Find("quantization_config") != nullptr)
-    model->metadata.Set("quantization_config", Json(*text->Find("quantization_config")));
-  // ModelOpt's older exports say it in a file of their own.
-  if (model->metadata.Find("quantization_config") == nullptr &&
-      base::PathExists(Join(folder, "hf_quant_config.json")))
-    model->metadata.Set("quantization_config", Json::Object{{"quant_method", "modelopt"}});
-  RETURN_IF_ERROR(CheckQuantization(model->metadata).Annotate(config_path));
-  auto config = ConfigFromHuggingFace(TextConfigOf(model->metadata));
-  if (!config.ok()) return config.status().Annotate(config_path);
-  model->config = *config;
-  ASSIGN_OR_RETURN(model->config.pooling_type, PoolingOf(folder));
-  ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
-  for (std::string& shard : shards) shard = Join(folder, shard);
-  RETURN_IF_ERROR(AddSafetensors(shards, *model));
-  if (!model->left_out.empty())
-    base::LogWarning(folder, ": ", model->left_out.size(),
-                     " tensors of other senses than text are ", "left out (",
-                     model->left_out.front(), " ...)");
-  RETURN_IF_ERROR(CheckPieces(*model).Annotate(folder));
-  RETURN_IF_ERROR(SplitLatent(*model).Annotate(folder));
-  RETURN_IF_ERROR(ArrangeRecurrent(*model).Annotate(folder));
-  if (model->config.architecture->hf_gpt_oss)
-    RETURN_IF_ERROR(UnpackGptOss(*model).Annotate(folder));
-  if (model->config.architecture->sub_norms) {
-    ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model->metadata));
-    RETURN_IF_ERROR(UnpackBitNet(weights, *model).Annotate(folder));
-  }
-  if (model->Find("output.weight") == nullptr && !model->config.tie_word_embeddings &&
-      !model->config.architecture->encoder) {
-    return base::InvalidArgument(folder,
-                                 ": tensor 'lm_head.weight' is missing, and config.json "
-                                 "does not say that the embedding takes its place "
-                                 "(tie_word_embeddings)");
-  }
-  const RopeConfig& rope = model->config.rope;
-  const bool longer = !rope.long_divisors.empty();
-  if (!rope.divisors.empty())
-    model->AddVector(longer ? "rope_factors_short.weight" : "rope_freqs.weight", rope.divisors);
-  if (longer) model->AddVector("rope_factors_long.weight", rope.long_divisors);
-  model->has_weights = true;
+  RETURN_IF_ERROR(ReadConfig(folder, *model));
+  RETURN_IF_ERROR(ReadTensors(folder, *model));
   Json generation{Json::Object()};
   if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {
     ASSIGN_OR_RETURN(generation, ReadJsonFile(path));
@@ -304,24 +337,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
     if (!sampling.ok()) return sampling.status().Annotate(path);
     model->sampling = *sampling;
   }
-  auto vocabulary = ReadHuggingFaceTokenizer(folder);
-  // Without a tokenizer a model still runs on token ids.
-  if (vocabulary.status().code() == StatusCode::kNotFound) return model;
-  ASSIGN_OR_RETURN(model->vocabulary, std::move(vocabulary));
-  AddStopIds(model->metadata, model->vocabulary);
-  AddStopIds(generation, model->vocabulary);
-  MarkTurnTokens(model->vocabulary);
-  model->vocabulary.infill = FindInfillTokens(model->vocabulary);
-  if (model->vocabulary.size() > model->config.vocab_size) {
-    return base::InvalidArgument(folder, ": the tokenizer has ", model->vocabulary.size(),
-                                 " tokens, the model ", model->config.vocab_size);
-  }
-  Vocabulary& v = model->vocabulary;
-  while (v.size() < model->config.vocab_size) {  // rows that training never used
-    v.tokens.push_back(StrCat("[PAD", v.size(), "]"));
-    v.types.push_back(TokenType::kUnused);
-    if (v.kind == VocabularyKind::kSentencePiece) v.scores.push_back(-10000.0F);
-  }
+  RETURN_IF_ERROR(ReadVocabulary(folder, generation, *model));
   return model;
 }
 
