@@ -22,11 +22,11 @@ std::shared_ptr<Service> HoldOf(Service& service, const std::string& name,
   return {std::shared_ptr<Service>(&service, [](Service*) {})};
 }
 
-void WakeHeld(const std::shared_ptr<Service>& held, std::function<void(const Status&)> woken) {
+void WakeHeld(const std::shared_ptr<Service>& held, WaitingRequest waiting) {
   ServedModels* models = held->models();
-  if (models == nullptr || !models->several()) return woken(OkStatus());
+  if (models == nullptr || !models->several()) return waiting.woken(OkStatus());
   models->KeepAlive(*held, std::nullopt);
-  models->Wake(held, std::move(woken));
+  models->Wake(held, std::move(waiting));
 }
 
 }  // namespace thermocline::server

@@ -19,8 +19,8 @@ std::vector<std::shared_ptr<Service>> HoldAllOf(Service& service, const ModelRig
 // client may use it.
 std::shared_ptr<Service> HoldOf(Service& service, const std::string& name,
                                 ServedModels::Purpose purpose, const ModelRights& rights);
-// Calls `woken` once, on any thread, when the held model, which is used now, has been loaded or
-// cannot be. A daemon with one model has loaded it or says so later.
-void WakeHeld(const std::shared_ptr<Service>& held, std::function<void(const Status&)> woken);
+// Calls `waiting.woken` once, on any thread, when the held model, which is used now, has been
+// loaded or cannot be. A daemon with one model has loaded it or says so later.
+void WakeHeld(const std::shared_ptr<Service>& held, WaitingRequest waiting);
 
 }  // namespace thermocline::server

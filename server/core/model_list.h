@@ -14,6 +14,12 @@
 
 namespace thermocline::server {
 
+// A request that waits for its model.
+struct WaitingRequest {
+  std::function<void(const Status&)> woken;  // called once: how the load ended
+  std::function<bool()> gone = {};           // true once the client has left; may be empty
+};
+
 // A model and what its sleep depends on. Members behind `service` are guarded by ServedModels.
 struct ServedModel {
   using Clock = std::chrono::steady_clock;
@@ -31,14 +37,12 @@ struct ServedModel {
   int tried_at = -1;  // sleeps of models before the last try that found others busy; -1 = none
   Clock::time_point busy_since = {};  // the first of these tries
   std::int64_t bytes_needed = 0;      // by the plan of the last try; 0 = unknown
-  // The last time that it held others back and was refused all the same.
-  Clock::time_point gave_up_at = Clock::time_point::min();
   Clock::time_point used_at = Clock::now();
   double load_s = 1;
   Status failure;    // of the last load
   int failures = 0;  // since the last that succeeded
   Clock::time_point failed_at = {};
-  std::vector<std::function<void(const Status&)>> waiting = {};
+  std::vector<WaitingRequest> waiting = {};
 
   bool idle() const { return requests == 0 && looks == 0 && !queued; }
   bool loaded() const { return service.engine() != nullptr; }

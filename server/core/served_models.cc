@@ -23,27 +23,9 @@ constexpr std::chrono::seconds kLookInterval{1}, kNoWait{0};
 
 Result<std::unique_ptr<ServedModels>> ServedModels::Create(
     const std::shared_ptr<const ReloadableConfig>& reloadable) {
-  std::vector<Entry> list;
-  for (const ModelEntry& entry : reloadable->config.models) {
-    ASSIGN_OR_RETURN(auto own, MakeReloadableConfig(*entry.config));
-    list.push_back(
-        {.config = std::move(own), .pinned = entry.pinned, .keep_alive_s = entry.keep_alive_s});
-  }
-  const bool several = !list.empty();
-  if (!several) list.push_back({.config = reloadable, .pinned = true});
-  RETURN_IF_ERROR(CheckNames(list));
+  ASSIGN_OR_RETURN(const std::vector<Entry> list, EntriesOf(reloadable));
+  const bool several = !reloadable->config.models.empty();
   return std::unique_ptr<ServedModels>(new ServedModels(list, several));
-}
-
-Status ServedModels::CheckNames(const std::vector<Entry>& list) {
-  std::vector<std::string> names;
-  for (const Entry& entry : list)
-    for (const std::string& name : ModelNames(entry.config->config))
-      names.push_back(PlainName(name));
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice == names.end() || list.size() == 1) return OkStatus();
-  return base::InvalidArgument("models: two have the name or alias '", *twice, "'");
 }
 
 ServedModels::ServedModels(const std::vector<Entry>& list, bool several)
@@ -131,8 +113,7 @@ Status ServedModels::LoadFirst() {
   started_ = true;
   for (const auto& model : models_.Listed()) {
     const base::MutexLock lock(mutex_);
-    if (model->pinned && model != first_ && !std::exchange(model->queued, true))
-      queue_.push_back(model);
+    if (model->pinned && model != first_) queue_.Add(model);
   }
   loader_ = std::thread([this] { Run(); });
   ::pthread_setname_np(loader_.native_handle(), "models");
@@ -148,11 +129,11 @@ Status ServedModels::Readiness() const {
 bool ServedModels::HeldBack(const Service& service) {
   const std::shared_ptr<Model> model = models_.Of(service);
   const base::MutexLock lock(mutex_);
-  return IsHeldBack(queue_, *model);
+  return queue_.HoldsBack(*model);
 }
 
-void ServedModels::Wake(const std::shared_ptr<Service>& held,
-                        std::function<void(const Status&)> woken, Purpose purpose) {
+void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest waiting,
+                        Purpose purpose) {
   const std::shared_ptr<Model> found = models_.Of(*held);
   Model& model = *found;
   Status now = OkStatus();
@@ -163,17 +144,17 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held,
     } else if (model.FailedLately()) {
       now = LoadFailure(model.service, model.failure);
     } else if (!model.loaded() || model.queued) {
-      model.waiting.push_back(std::move(woken));
-      if (!std::exchange(model.queued, true)) queue_.push_back(found);
+      model.waiting.push_back(std::move(waiting));
+      queue_.Add(found);
       changed_.NotifyAll();
       return;
-    } else if (purpose == Purpose::kRequest && IsHeldBack(queue_, model)) {
-      parked_.Add({found, held, std::move(woken)});
+    } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model)) {
+      parked_.Add({found, held, std::move(waiting)});
       if (model.idle()) changed_.NotifyAll();
       return;
     }
   }
-  woken(now);
+  waiting.woken(now);
 }
 
 void ServedModels::Unpark() {
@@ -182,7 +163,7 @@ void ServedModels::Unpark() {
     const base::MutexLock lock(mutex_);
     taken = parked_.Take(queue_, stops_);
   }
-  for (auto& each : taken) Wake(each.held, std::move(each.woken));
+  for (auto& each : taken) Wake(each.held, std::move(each.waiting));
 }
 
 void ServedModels::KeepAlive(const Service& service, std::optional<int> seconds_more) {
@@ -204,7 +185,7 @@ bool ServedModels::Sleep(const Service& service) {
   if (!several()) return false;
   const std::shared_ptr<Model> model = models_.Of(service);
   const base::MutexLock lock(mutex_);
-  model->sleepy = true;
+  model->sleepy = sleep_asked_ = true;
   changed_.NotifyAll();
   return true;
 }
@@ -212,6 +193,8 @@ bool ServedModels::Sleep(const Service& service) {
 void ServedModels::Run() {
   for (bool more = true;;) {  // facts to be read
     SleepExpired();
+    GrowOne();
+    DropLeft();
     Unpark();
     models_.ForgetUnused();
     const std::shared_ptr<Model> next = NextToLoad(more ? kNoWait : kLookInterval);
@@ -231,7 +214,7 @@ void ServedModels::Run() {
 }
 
 // Returns the first waiting model that is worth a try, or whose time is over; nullptr if there is
-// none within `most`. A model that waits for others to become idle delays none.
+// none within `most`, or a model is to sleep. One that waits for others to become idle delays none.
 std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most) {
   const auto until = Clock::now() + most;
   const std::int64_t total = BudgetOfAll(front());
@@ -242,22 +225,20 @@ std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most)
           Clock::now() > model->busy_since + kBusyWait)
         return model;
     }
-    if (stops_ || Clock::now() >= until) return nullptr;
+    if (stops_ || std::exchange(sleep_asked_, false) || Clock::now() >= until) return nullptr;
     changed_.WaitUntil(mutex_, until);
   }
 }
 
 void ServedModels::EndWait(Model& model, const Status& loaded) {
-  std::vector<std::function<void(const Status&)>> waiting;
+  std::vector<WaitingRequest> waiting;
   {
     const base::MutexLock lock(mutex_);
-    std::erase_if(queue_, [&](const auto& each) { return each.get() == &model; });
-    model.queued = false;
-    model.tried_at = -1;
+    queue_.Remove(model);
     model.used_at = Clock::now();
     waiting.swap(model.waiting);
   }
-  for (const auto& woken : waiting) woken(loaded);
+  for (const WaitingRequest& each : waiting) each.woken(loaded);
 }
 
 std::optional<Status> ServedModels::Load(Model& model) {
@@ -299,27 +280,27 @@ std::optional<Status> ServedModels::Load(Model& model) {
   // Models that answer are no fault of this one: it is tried again with the next request.
   model.failures = loaded.ok() || busy ? 0 : model.failures + 1;
   model.failed_at = Clock::now();
-  if (busy && model.busy_since > model.gave_up_at + kHoldBackPause)
-    model.gave_up_at = model.failed_at;
   model.sleepy = false;
   return loaded.ok() || !several() ? loaded : LoadFailure(model.service, loaded);
 }
 
 Status ServedModels::LoadWithin(Model& model, bool& busy) {
   if (!several()) return model.service.Load();
-  const auto load_within = [&](std::int64_t budget) {
+  const auto load_within = [&](std::int64_t budget, bool in_memory) {
     return model.service.Load({.budget_bytes = budget,
+                               .in_memory = in_memory,
                                .resident_before = ResidentBeside(models_.All(), model),
                                .cancelled = &cancelled_});
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
-  // first.
+  // first, but for one that comes from flash there.
   const std::int64_t total = BudgetOfAll(front()), part = total / base::IntSize(models_.Listed());
   const bool from_flash = !model.service.config().model.memory.bundle.empty();
-  if (!from_flash && part < BudgetFor(total, models_.All(), model) && load_within(part).ok())
+  if (!from_flash && part < BudgetFor(total, models_.All(), model) &&
+      load_within(part, /*in_memory=*/true).ok())
     return OkStatus();
   for (;;) {
-    Status loaded = load_within(BudgetFor(total, models_.All(), model));
+    Status loaded = load_within(BudgetFor(total, models_.All(), model), /*in_memory=*/false);
     if (loaded.code() != StatusCode::kResourceExhausted) return loaded;
     // No model is put to sleep for one that would not fit then, either.
     const std::int64_t needed = BytesNeeded(loaded);
@@ -371,6 +352,29 @@ void ServedModels::SleepExpired() {
   }
 }
 
+void ServedModels::DropLeft() {
+  std::vector<WaitingRequest> left;
+  {
+    const base::MutexLock lock(mutex_);
+    left = queue_.TakeGone();
+  }
+  for (const WaitingRequest& each : left) each.woken(base::Cancelled("the client has left"));
+}
+
+void ServedModels::GrowOne() {
+  const std::int64_t total = BudgetOfAll(front());
+  std::shared_ptr<Model> model;
+  {
+    const base::MutexLock lock(mutex_);
+    if (stops_ || !queue_.empty()) return;
+    model = ChooseToGrow(models_.All(), total);
+    if (model == nullptr) return;
+    PutToSleep(*model, "it is loaded again, with more memory");
+    queue_.Add(model);
+  }
+  model->service.Sleep();
+}
+
 void ServedModels::BeginDrain() {
   pulls_.End();
   {
@@ -380,10 +384,6 @@ void ServedModels::BeginDrain() {
   }
   cancelled_ = true;
   for (const auto& model : models_.All()) model->service.BeginDrain();
-}
-
-void ServedModels::CancelGenerations() {
-  for (const auto& model : models_.All()) model->service.CancelGenerations();
 }
 
 void ServedModels::StopEngines() {

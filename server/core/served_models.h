@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "server/core/model_entries.h"
 #include "server/core/model_list.h"
 #include "server/core/parked_requests.h"
 #include "server/core/requested_model.h"
@@ -31,16 +32,9 @@ class ServedModels {
   // The purpose of holding a model: only requests count as its use.
   enum class Purpose { kRequest, kLook };
 
-  // An entry of the list.
-  struct Entry {
-    std::shared_ptr<Service> kept = nullptr;  // the model that stays; nullptr: it is a new one
-    std::shared_ptr<const ReloadableConfig> config = nullptr;
-    bool pinned = false;
-    int keep_alive_s = -1;
-  };
+  using Entry = ServedModelEntry;
 
-  // One model without `models`. Errors as MakeReloadableConfig; InvalidArgument: two models have
-  // one name.
+  // One model without `models`. Errors as EntriesOf.
   static Result<std::unique_ptr<ServedModels>> Create(
       const std::shared_ptr<const ReloadableConfig>& reloadable);
   ~ServedModels();
@@ -51,8 +45,6 @@ class ServedModels {
   Service& front() const { return first_->service; }
   // True if there is a list, which may change, even if it has one model.
   bool several() const { return several_; }
-  // Two of these models have one name: InvalidArgument.
-  static Status CheckNames(const std::vector<Entry>& list);
   // Takes up another list. New models may be asked for from now on; those that it lacks answer
   // what they have begun, and then fall asleep for good. Requires: CheckNames, and the first entry
   // keeps the first model.
@@ -74,10 +66,10 @@ class ServedModels {
   Status LoadFirst();
   // OK while requests are taken, whatever the models do; before LoadFirst, the first one's.
   Status Readiness() const;
-  // Calls `woken` once, on any thread: OK when the held model is ready, else why it cannot be
-  // loaded now. Requests that wait for one model share one load. A request of a model that is held
-  // back waits until it is not. `purpose`: as for Hold.
-  void Wake(const std::shared_ptr<Service>& held, std::function<void(const Status&)> woken,
+  // Calls `waiting.woken` once, on any thread: OK when the held model is ready, else why it cannot
+  // be loaded now. Requests that wait for one model share one load. A request of a model that is
+  // held back waits until it is not. `purpose`: as for Hold.
+  void Wake(const std::shared_ptr<Service>& held, WaitingRequest waiting,
             Purpose purpose = Purpose::kRequest);
   // True if new requests of the model have to wait, lest another model wait for ever.
   bool HeldBack(const Service& service);
@@ -91,7 +83,9 @@ class ServedModels {
 
   // For a drain: every model rejects new work; nothing is loaded any more.
   void BeginDrain();
-  void CancelGenerations();
+  void CancelGenerations() {
+    for (const auto& model : models_.All()) model->service.CancelGenerations();
+  }
   void StopEngines();
   void StopWorkers() { front().StopWorkers(); }
 
@@ -116,6 +110,10 @@ class ServedModels {
   // no. `busy`: other models may sleep later.
   bool MakeRoomFor(Model& model, std::int64_t needed, bool& busy) EXCLUDES(mutex_);
   void SleepExpired();
+  // Ends the waiting of requests whose clients have left.
+  void DropLeft() EXCLUDES(mutex_);
+  // Loads a model that comes from flash again, once others have left it memory.
+  void GrowOne() EXCLUDES(mutex_);
   // Lets requests go on whose models are not held back any more.
   void Unpark() EXCLUDES(mutex_);
   void PutToSleep(Model& model, const char* why) REQUIRES(mutex_);
@@ -127,9 +125,10 @@ class ServedModels {
   const std::shared_ptr<Model> first_;
   mutable base::Mutex mutex_;
   base::Condition changed_;
-  std::deque<std::shared_ptr<Model>> queue_ GUARDED_BY(mutex_);
+  LoadQueue queue_ GUARDED_BY(mutex_);
   ParkedRequests parked_ GUARDED_BY(mutex_);
   int sleeps_ GUARDED_BY(mutex_) = 0;  // times that a model fell asleep
+  bool sleep_asked_ GUARDED_BY(mutex_) = false;
   bool stops_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> started_{false};
   RunningPulls pulls_;

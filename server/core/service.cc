@@ -86,6 +86,8 @@ Status Service::LoadEngine(const LoadParams& params) {
   auto engine = Engine::Load(engine_config);
   RETURN_IF_ERROR(engine.status());
   engine_ = *std::move(engine);
+  if (params.in_memory && engine_->Stats().flash.used)
+    return base::ResourceExhausted("the weights come from flash in this memory");
   if (engine_->measurements() != nullptr) measured_ = engine_->measurements();
   auto chat = ChatFormatter::Create(engine_->tokenizer());
   if (chat.ok()) {

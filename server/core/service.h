@@ -68,6 +68,7 @@ class Service {
   // `resident_before`: as MemoryOptions. `cancelled`: as EngineConfig.
   struct LoadParams {
     std::int64_t budget_bytes = 0;
+    bool in_memory = false;  // ResourceExhausted if it comes from flash within the budget
     std::size_t resident_before = 0;
     const std::atomic<bool>* cancelled = nullptr;
   };

@@ -34,4 +34,16 @@ bool IsWorthTrying(const ModelList::Models& all, const ServedModel& wanted, std:
   return room || ChooseToSleep(all, wanted, total).victim != nullptr;
 }
 
+std::shared_ptr<ServedModel> ChooseToGrow(const ModelList::Models& all, std::int64_t total) {
+  constexpr std::chrono::seconds kIdle{5};
+  const auto now = ServedModel::Clock::now();
+  for (const auto& model : all) {
+    if (!model->loaded() || !model->idle() || now < model->used_at + kIdle) continue;
+    const EngineStats stats = model->service.engine()->Stats();
+    const auto planned = static_cast<std::int64_t>(stats.memory_planned);
+    if (stats.flash.used && BudgetFor(total, all, *model) > planned + planned / 4) return model;
+  }
+  return nullptr;
+}
+
 }  // namespace thermocline::server

@@ -25,4 +25,8 @@ SleepChoice ChooseToSleep(const ModelList::Models& all, const ServedModel& wante
 bool IsWorthTrying(const ModelList::Models& all, const ServedModel& wanted, std::int64_t total,
                    int sleeps);
 
+// Chooses a model that has been idle for some seconds, and whose weights come from flash though
+// others leave it a quarter more memory than its plan takes; nullptr: none.
+std::shared_ptr<ServedModel> ChooseToGrow(const ModelList::Models& all, std::int64_t total);
+
 }  // namespace thermocline::server

@@ -85,7 +85,7 @@ Result<std::vector<ServedModels::Entry>> Reloader::PrepareList(
     base::LogWarning("models: the first model, ", service_.model_name(), ", stays until a restart");
     list.insert(list.begin(), {.kept = held.front(), .config = first, .pinned = true});
   }
-  RETURN_IF_ERROR(ServedModels::CheckNames(list));
+  RETURN_IF_ERROR(CheckNames(list));
   return list;
 }
 

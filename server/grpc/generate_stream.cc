@@ -94,13 +94,15 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
   if (model_ == nullptr)
     return base::NotFound("the model '", message_.model(), "' is not served any more");
   request_context_.SetModel(*model_);
-  server::WakeHeld(model_, [self = shared_from_this()](const Status& woken) {
+  const auto on_woken = [self = shared_from_this()](const Status& woken) {
     self->Post([s = self.get(), woken] {
       if (s->finished_) return;  // cancelled meanwhile
       const Status admitted = woken.ok() ? s->Admit() : woken;
       if (!admitted.ok()) s->Refuse(admitted);
     });
-  });
+  };
+  const auto gone = [self = shared_from_this()] { return self->finished_.load(); };
+  server::WakeHeld(model_, {.woken = on_woken, .gone = gone});
   return OkStatus();
 }
 

@@ -67,9 +67,9 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     const server::BodyCost cost = CostOf(request_);
     RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
     RETURN_IF_ERROR(HoldModel(server::ServedModels::Purpose::kRequest));
-    server::WakeHeld(model_, [this, cost](const Status& woken) {
-      woken.ok() ? RunOnWorker(cost) : PostRefusal(woken);
-    });
+    server::WakeHeld(model_, {.woken = [this, cost](const Status& woken) {
+                       woken.ok() ? RunOnWorker(cost) : PostRefusal(woken);
+                     }});
     return OkStatus();
   }
   Status HoldModel(server::ServedModels::Purpose purpose) {

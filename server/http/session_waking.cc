@@ -50,8 +50,8 @@ void Session::WaitForModel(const server::BodyCost& cost) {
   if (silence.count() > 0 && router_.AnswersWithEvents(reader_.request()) &&
       server::AsksForStream(reader_.request().body()))
     TellWakingAfter(silence);
-  server::WakeHeld(model_, [self = shared_from_this(), cost,
-                            executor = connection_->get_executor()](const Status& woken) {
+  const auto on_woken = [self = shared_from_this(), cost,
+                         executor = connection_->get_executor()](const Status& woken) {
     asio::post(executor, [self, cost, woken] {
       self->keep_alive_timer_.cancel();
       self->Guarded([&] {
@@ -59,7 +59,9 @@ void Session::WaitForModel(const server::BodyCost& cost) {
         self->OnRouted(RefusalResponse(self->model(), self->request_context_->head(), woken));
       });
     });
-  });
+  };
+  const auto gone = [self = shared_from_this()] { return self->disconnected_.load(); };
+  server::WakeHeld(model_, {.woken = on_woken, .gone = gone});
 }
 
 void Session::TellWakingAfter(std::chrono::seconds silence) {

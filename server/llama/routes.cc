@@ -143,8 +143,7 @@ Action LoadOrUnload(Service& service, const HttpRequest& request, const Response
     return http::RefusalResponse(service, head,
                                  base::NotFound("the model '", name, "' is not served any more"));
   if (load) {
-    models->Wake(
-        held, [](const Status&) {}, server::ServedModels::Purpose::kLook);
+    models->Wake(held, {.woken = [](const Status&) {}}, server::ServedModels::Purpose::kLook);
   } else if (!models->Sleep(*held)) {
     return http::RefusalResponse(
         service, head, base::FailedPrecondition("gRPC serves the first model, which stays loaded"));

@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from conftest import ROOT, Daemon, memory_mib, wait_until
+from conftest import ROOT, Daemon, memory_mib, run, wait_until
 from several_models import ask, configuration, smollm_bytes, states, text_of, truths
 
 
@@ -132,6 +132,47 @@ def test_nobody_sleeps_for_a_model_that_busy_ones_keep_out(tmp_path, smollm, tru
                 time.sleep(0.5)
             assert states(d)["tide"] == "ready" and "the model tide sleeps" not in d.text()
         assert text_of(kept_out.result())  # smol is idle, and sleeps
+
+
+def test_a_model_that_waits_for_room_stops_nobody_for_long(tmp_path, smollm):
+    """While one long answer ran, others' requests for the same model waited 25 seconds of each 30, or for ever beside two models in turns."""
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert text_of(ask(d, "smol"))
+        with answering(d, "smol"):
+            kept_out = [pool.submit(ask, d, name) for name in ("tide", "experts")]
+            begin = time.monotonic()
+            waited = []
+            while time.monotonic() < begin + 24:
+                asked = time.monotonic()
+                assert text_of(ask(d, "smol"))
+                waited.append(time.monotonic() - asked)
+                time.sleep(0.2)
+            assert 2 < max(waited) < 15 and sum(1 for each in waited if each > 2) == 1, waited
+        assert all(each.result().status_code == 200 for each in kept_out)
+
+
+def test_a_model_from_flash_is_loaded_again_once_there_is_memory(tmp_path):
+    """113 MB of neurons, which fit beside the other model from flash alone."""
+    wide = tmp_path / "wide.gguf"
+    run("synth", wide, "--layers", 8, "--hidden-size", 512, "--intermediate-size", 16384, "--heads", 8, "--kv-heads", 8, "--vocab", 2048,
+        "--type", "q4_0", "--active", 0.1, "--down", "rows")
+    run("pack", wide, "--order", "none")
+    path = tmp_path / "grow.yaml"
+    path.write_text(f"models:\n  - path: tidepool\n    name: tide\n  - path: {wide}\n    name: wide\nengine: {{context_length: 512}}\n"
+                    f"grammar: {{memory_mib: 8}}\nmemory: {{budget_bytes: {260 << 20}}}\n")
+    with Daemon(config=path) as d:
+        def tokens():
+            body = {"model": "wide", "prompt": [1, 2, 3], "max_tokens": 8, "temperature": 0, "ignore_eos": True, "return_tokens": True}
+            answer = httpx.post(d.url + "/v1/completions", json=body, timeout=60)
+            assert answer.status_code == 200, answer.text
+            return answer.json()["choices"][0]
+
+        first = tokens()
+        assert d.logged("wide.gguf.tcb: read with") and states(d) == {"tide": "ready", "wide": "ready"}
+        d.admin.post("/models/unload", json={"model": "tide"})
+        assert d.logged("the model wide sleeps: it is loaded again, with more memory") and len(d.logged("the model wide is awake", 2)) == 2
+        assert tokens() == first and memory_mib(d, "VmRSS") > 130
+        assert len(d.logged("it is loaded again")) == 1  # once
 
 
 def test_a_model_that_answers_is_not_put_to_sleep(tmp_path, smollm):
