@@ -33,6 +33,12 @@ Result<std::unique_ptr<prefix::FlashPrefixes>> OpenPrefixTier(const EngineConfig
         "memory alone");
     return std::unique_ptr<prefix::FlashPrefixes>();
   }
+  if (pool.block_bytes(nn::KvKind::kWhole) == 0) {
+    base::LogWarning(
+        "prefix_cache.path is not used: every layer of this model sees a window alone, and keeps "
+        "nothing of longer prefixes");
+    return std::unique_ptr<prefix::FlashPrefixes>();
+  }
   auto tier = prefix::FlashPrefixes::Open(pool, {.folder = serving.prefix_path,
                                                  .bytes_max = serving.prefix_path_bytes,
                                                  .fingerprint = Fingerprint(config, model, pool)});

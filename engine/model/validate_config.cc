@@ -111,7 +111,7 @@ Status ValidateRecurrent(const ModelConfig& c) {
   if (base::IntSize(r.mixers) != c.num_hidden_layers)
     return base::InvalidArgument("the kinds of ", r.mixers.size(), " layers are given, of ",
                                  c.num_hidden_layers);
-  if (r.layers() == c.num_hidden_layers)
+  if (std::find(r.mixers.begin(), r.mixers.end(), Mixer::kAttention) == r.mixers.end())
     return base::Unimplemented("a model without any layer of attention is not supported");
   RETURN_IF_ERROR(CheckRange("tokens of the short convolution", r.taps, 2, kernels::kConvTapsMax));
   if (r.kind == Mixer::kShortConv) return OkStatus();

@@ -61,14 +61,17 @@ double StepBudget::DraftProbabilityMin(int answers) const {
 }
 
 int StepBudget::AnswersMax(int tenants, int most) const {
-  if (tenants < 2 || alone_s_ == 0) return most;
+  if (tenants < 2) return most;
   int answers = std::min(tenants, most);
+  // Nobody may have been alone yet, or only behind long contexts.
+  const double twice = 2 * Decoding(answers);
+  const double seconds = alone_s_ > 0 ? std::min(tenants * alone_s_, twice) : twice;
   // One more than was measured, so that a step of many is not taken to be as short as one of few.
   const auto known = [&] {
     return decoding_s_[std::min(answers, kAnswersMax)] > 0 ||
            decoding_s_[std::min(answers + 1, kAnswersMax)] > 0;
   };
-  while (answers < most && known() && Decoding(answers + 1) <= tenants * alone_s_) ++answers;
+  while (answers < most && known() && Decoding(answers + 1) <= seconds) ++answers;
   return answers;
 }
 

@@ -31,7 +31,8 @@ class StepBudget {
   // tokens, so that it raises the tokens per second. Above 1: no draft is worth it.
   double DraftProbabilityMin(int answers) const;
   // Returns the number of answers that may share a step of `tenants` clients, at most `most`: as
-  // many as leave each client no slower than its share of the time alone.
+  // many as leave each client no slower than its share of the time alone, and than half as fast as
+  // in a step with one answer of each.
   int AnswersMax(int tenants, int most) const;
   // Returns true if `sequences` decode more tokens per second together than in turns, as far as is
   // known. Called once per step: sharing that did not pay is retried now and then.

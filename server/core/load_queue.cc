@@ -12,7 +12,8 @@ constexpr std::chrono::seconds kHoldBackAfter{5}, kHoldBackFor{4}, kHoldBackPaus
 }  // namespace
 
 void LoadQueue::Add(const Model& model) {
-  if (!std::exchange(model->queued, true)) queue_.push_back(model);
+  if (!model->queued) queue_.push_back(model);
+  model->queued = true;
 }
 
 void LoadQueue::Remove(ServedModel& model) {

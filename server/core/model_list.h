@@ -37,6 +37,7 @@ struct ServedModel {
   int tried_at = -1;  // sleeps of models before the last try that found others busy; -1 = none
   Clock::time_point busy_since = {};  // the first of these tries
   std::int64_t bytes_needed = 0;      // by the plan of the last try; 0 = unknown
+  std::int64_t budget = 0;            // of the last load
   Clock::time_point used_at = Clock::now();
   double load_s = 1;
   Status failure;    // of the last load

@@ -20,8 +20,8 @@ class ParkedRequests {
   };
 
   void Add(Parked parked) {
-    --parked.model->requests;
     parked_.push_back(std::move(parked));
+    --parked_.back().model->requests;
   }
   // Takes the requests whose models are not held back any more, or `all`; they count again.
   // Requires: ServedModels' mutex is held.

@@ -127,9 +127,8 @@ Status ServedModels::Readiness() const {
 }
 
 bool ServedModels::HeldBack(const Service& service) {
-  const std::shared_ptr<Model> model = models_.Of(service);
   const base::MutexLock lock(mutex_);
-  return queue_.HoldsBack(*model);
+  return queue_.HoldsBack(*models_.Of(service));
 }
 
 void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest waiting,
@@ -287,10 +286,12 @@ std::optional<Status> ServedModels::Load(Model& model) {
 Status ServedModels::LoadWithin(Model& model, bool& busy) {
   if (!several()) return model.service.Load();
   const auto load_within = [&](std::int64_t budget, bool in_memory) {
+    model.budget = budget;
     return model.service.Load({.budget_bytes = budget,
                                .in_memory = in_memory,
                                .resident_before = ResidentBeside(models_.All(), model),
-                               .cancelled = &cancelled_});
+                               .cancelled = &cancelled_,
+                               .on_progress = [this] { Unpark(); }});
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
   // first, but for one that comes from flash there.
@@ -310,13 +311,11 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
 }
 
 bool ServedModels::MakeRoomFor(Model& model, std::int64_t needed, bool& busy) {
-  const ModelList::Models all = models_.All();
-  const std::int64_t total = BudgetOfAll(front());
   SleepChoice choice;
   {
     const base::MutexLock lock(mutex_);
     model.bytes_needed = needed;
-    choice = ChooseToSleep(all, model, total);
+    choice = ChooseToSleep(models_.All(), model, BudgetOfAll(front()));
     busy = choice.busy;
     if (stops_ || choice.victim == nullptr) return false;
     PutToSleep(*choice.victim, "its memory is wanted");
@@ -353,23 +352,22 @@ void ServedModels::SleepExpired() {
 }
 
 void ServedModels::DropLeft() {
-  std::vector<WaitingRequest> left;
-  {
+  const auto left = [this] {
     const base::MutexLock lock(mutex_);
-    left = queue_.TakeGone();
-  }
+    return queue_.TakeGone();
+  }();
   for (const WaitingRequest& each : left) each.woken(base::Cancelled("the client has left"));
 }
 
 void ServedModels::GrowOne() {
-  const std::int64_t total = BudgetOfAll(front());
   std::shared_ptr<Model> model;
   {
     const base::MutexLock lock(mutex_);
-    if (stops_ || !queue_.empty()) return;
-    model = ChooseToGrow(models_.All(), total);
+    if (!stops_ && queue_.empty()) model = ChooseToGrow(models_.All(), BudgetOfAll(front()));
     if (model == nullptr) return;
+    const int keep_alive_s = model->keep_alive_s;
     PutToSleep(*model, "it is loaded again, with more memory");
+    model->keep_alive_s = keep_alive_s;
     queue_.Add(model);
   }
   model->service.Sleep();
@@ -383,7 +381,10 @@ void ServedModels::BeginDrain() {
     changed_.NotifyAll();
   }
   cancelled_ = true;
-  for (const auto& model : models_.All()) model->service.BeginDrain();
+  for (const auto& model : models_.All()) {
+    model->service.BeginDrain();
+    EndWait(*model, ShuttingDown());
+  }
 }
 
 void ServedModels::StopEngines() {

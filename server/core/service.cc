@@ -77,7 +77,10 @@ Status Service::LoadEngine(const LoadParams& params) {
   if (params.budget_bytes > 0) engine_config.model.memory.budget_bytes = params.budget_bytes;
   engine_config.cancelled = params.cancelled;
   engine_config.measured = measured_;
-  engine_config.on_progress = [this](double share) { load_progress_ = share; };
+  engine_config.on_progress = [this, told = params.on_progress](double share) {
+    load_progress_ = share;
+    if (told) told();
+  };
   engine_config.on_fatal = [this] {
     base::LogError("the GPU cannot be used any more; the daemon ends, to be started anew");
     failed_ = true;

@@ -71,6 +71,7 @@ class Service {
     bool in_memory = false;  // ResourceExhausted if it comes from flash within the budget
     std::size_t resident_before = 0;
     const std::atomic<bool>* cancelled = nullptr;
+    std::function<void()> on_progress = {};  // called now and then while weights are read
   };
   Status Load(const LoadParams& params);
   Status Load() { return Load(LoadParams()); }

@@ -39,9 +39,9 @@ std::shared_ptr<ServedModel> ChooseToGrow(const ModelList::Models& all, std::int
   const auto now = ServedModel::Clock::now();
   for (const auto& model : all) {
     if (!model->loaded() || !model->idle() || now < model->used_at + kIdle) continue;
-    const EngineStats stats = model->service.engine()->Stats();
-    const auto planned = static_cast<std::int64_t>(stats.memory_planned);
-    if (stats.flash.used && BudgetFor(total, all, *model) > planned + planned / 4) return model;
+    // Not more than its plan takes: some come from flash whatever memory there is.
+    const bool more = BudgetFor(total, all, *model) > model->budget + model->budget / 4;
+    if (more && model->service.engine()->Stats().flash.used) return model;
   }
   return nullptr;
 }

@@ -26,7 +26,7 @@ bool IsWorthTrying(const ModelList::Models& all, const ServedModel& wanted, std:
                    int sleeps);
 
 // Chooses a model that has been idle for some seconds, and whose weights come from flash though
-// others leave it a quarter more memory than its plan takes; nullptr: none.
+// others leave it a quarter more memory than it was loaded with; nullptr: none.
 std::shared_ptr<ServedModel> ChooseToGrow(const ModelList::Models& all, std::int64_t total);
 
 }  // namespace thermocline::server

@@ -117,10 +117,9 @@ int ExitStatus(const Service& service, const Status& loaded) {
   return loaded.ok() ? 0 : kExitConfig;
 }
 
-// Logs the first model: its size, place and defaults.
+// Logs the first model: its size, place and defaults. Requires: it is held.
 void LogFirstModel(ServedModels& models) {
   const Service& service = models.front();
-  const auto held = models.Hold("", ServedModels::Purpose::kLook);
   const EngineStats stats = service.engine()->Stats();
   base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
                 stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,
@@ -174,9 +173,11 @@ int Serve(const std::shared_ptr<const ReloadableConfig>& reloadable, const Sourc
   (*listener)->Start();
   ServingThreads threads(io, life_io, service);
   threads.Start(config.http_threads);
+  auto held = models.Hold("", ServedModels::Purpose::kLook);  // with keep_alive 0 it could sleep
   const Status loaded = models.LoadFirst();
   if (loaded.ok()) {
     LogFirstModel(models);
+    held.reset();
     life->Ready();
   } else {
     base::LogError("the model cannot be served: ", loaded.message());

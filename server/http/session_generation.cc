@@ -29,12 +29,13 @@ constexpr std::size_t kWatchBytes = 512;
 // the client has disconnected.
 void Session::CompileGrammar(GenerationPlan plan) {
   struct Work {
+    // The model is awake as long as it compiles, whatever becomes of the session, and until the
+    // plan is gone, which has a place of its engine.
+    std::shared_ptr<server::Service> held;
     GenerationPlan plan;
     std::optional<Status> status;  // nullopt: it threw, or the client has disconnected
-    // The model is awake as long as it compiles, whatever becomes of the session.
-    std::shared_ptr<server::Service> held;
   };
-  const auto work = std::make_shared<Work>(Work{std::move(plan), {}, model_});
+  const auto work = std::make_shared<Work>(Work{model_, std::move(plan), {}});
   std::function<void()> release_place = [work] { work->plan.submission.ReleasePlace(); };
   if (!watching_) reader_.Shrink();  // a read in progress uses the buffer
   WatchForDisconnect();

@@ -136,9 +136,12 @@ Status AddTensor(const StoredTensor& stored, ModelFile& model) {
   tensor.num_dims = base::IntSize(dims);
   if (dims.empty() || dims.size() > (mxfp4 ? 4 : 3))
     return base::DataLoss("tensor '", name, "' has ", dims.size(), " dimensions");
+  constexpr std::int64_t kElementsMax = std::int64_t{1} << 48;
+  std::int64_t elements = 1;
   for (const std::int64_t dim : dims) {
-    if (dim < 1 || dim > (1 << 24))
+    if (dim < 1 || dim > (1 << 24) || elements > kElementsMax / dim)
       return base::DataLoss("tensor '", name, "' has the dimension ", dim);
+    elements *= dim;
   }
   if (dims.size() == 4) {  // the blocks of a row
     dims[2] *= dims[3];

@@ -48,8 +48,14 @@ Status SetLayer(const Json& item, std::size_t layer, ModelConfig& c) {
 Result<Json::Array> LayerKinds(const Json& json, const ModelConfig& c) {
   ASSIGN_OR_RETURN(Json::Array kinds, hf::List(json, {"layer_types", "layers_block_type"}));
   if (!kinds.empty()) return kinds;
+  constexpr int kLayersMax = 4096;
+  if (c.num_hidden_layers > kLayersMax)
+    return base::InvalidArgument(c.num_hidden_layers, " layers are not read");
   if (const Json* text = FindFirst(json, {"hybrid_override_pattern"});
       text != nullptr && text->is_string()) {
+    if (text->as_string().size() > kLayersMax)
+      return base::InvalidArgument("field 'hybrid_override_pattern' has more than ", kLayersMax,
+                                   " layers");
     for (const char letter : text->as_string()) kinds.emplace_back(std::string(1, letter));
     return kinds;
   }

@@ -147,6 +147,9 @@ std::vector<float> ProportionalDivisors(int head_dim, double share) {
 // `theta`: the default. `head_dim`: of the layers with that rotation.
 Status ReadOne(const Json& json, const Json& scaling, double theta, int head_dim, RopeConfig& rope,
                ModelConfig& c) {
+  constexpr int kHeadDimMax = 1 << 16;  // of any family; a number for each dimension is kept
+  if (head_dim > kHeadDimMax)
+    return base::InvalidArgument("heads of ", head_dim, " dimensions are not read");
   ASSIGN_OR_RETURN(rope.theta, Double(scaling, {"rope_theta"}, theta));
   ASSIGN_OR_RETURN(const int rotated, Int(json, {"rotary_dim"}, head_dim));
   ASSIGN_OR_RETURN(const double top_share, Double(json, {"partial_rotary_factor"},

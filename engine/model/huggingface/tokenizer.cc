@@ -85,6 +85,8 @@ class MessageReader {
 // SentencePiece := { piece=1 {text=1, score=2, type=3}, normalizer=3 {add_dummy_prefix=3,
 // remove_extra_whitespaces=4} }
 Status AddPiece(std::string_view message, Vocabulary& v) {
+  constexpr int kPiecesMax = 1 << 20;
+  if (v.size() >= kPiecesMax) return base::DataLoss("more than ", kPiecesMax, " pieces");
   std::string text;
   float score = 0;
   std::uint64_t type = 1;

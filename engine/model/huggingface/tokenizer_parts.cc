@@ -45,6 +45,9 @@ Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
   const Json* pre = tokenizer.Find("pre_tokenizer");
   if (pre == nullptr) return base::Unimplemented("field 'pre_tokenizer' is missing");
   const Json* list = pre->Find("pretokenizers");
+  constexpr std::size_t kStepsMax = 16;
+  if (list != nullptr && list->is_array() && list->as_array().size() > kStepsMax)
+    return base::Unimplemented("more than ", kStepsMax, " pre-tokenizers are not supported");
   const Json::Array steps =
       list != nullptr && list->is_array() ? list->as_array() : Json::Array{*pre};
   std::string signature;

@@ -37,7 +37,7 @@ TEST(StepBudget, WithoutATargetItGrowsWithWhatWaits) {
 
 TEST(StepBudget, ATenantGetsWhatTurnsWouldGiveIt) {
   StepBudget budget(0);
-  EXPECT_EQ(budget.AnswersMax(2, 16), 16);  // no measurements yet
+  EXPECT_EQ(budget.AnswersMax(2, 16), 2);  // no measurements yet
   Teach(budget);
   EXPECT_EQ(budget.AnswersMax(1, 16), 16);
   EXPECT_EQ(budget.AnswersMax(3, 16), 4);  // a step of 6 ms
@@ -56,6 +56,19 @@ TEST(StepBudget, AStepGrowsByOneBeyondWhatWasMeasured) {
   EXPECT_EQ(budget.AnswersMax(2, 16), 4);
   budget.Add(4, 0, 0.009);
   EXPECT_EQ(budget.AnswersMax(2, 16), 3);
+}
+
+// Until somebody had been alone, one key's sixteen answers shared every step with another's, whose
+// tokens took five times as long; the same once many had been alone behind long contexts.
+TEST(StepBudget, AStepIsBoundedWithoutMeasurementsAlone) {
+  StepBudget unknown(0), poisoned(0);
+  for (int answers = 2; answers <= 16; ++answers) {
+    unknown.Add(answers, 0, StepTime(answers, 0));
+    poisoned.Add(answers, 0, StepTime(answers, 0));
+  }
+  poisoned.AddAlone(10, 1);
+  EXPECT_EQ(unknown.AnswersMax(2, 16), 12);  // a step of 10 ms, where one of two answers takes 5
+  EXPECT_EQ(poisoned.AnswersMax(2, 16), 12);
 }
 
 TEST(StepBudget, SharingThatDoesNotPayIsTriedAgain) {

@@ -1,0 +1,97 @@
+"""Folders and files that would break the program that opens them: by their sizes, by what they lack, by the length of their lists."""
+import json
+import struct
+import subprocess
+
+import httpx
+import pytest
+from conftest import ROOT, THERMOCLINE, Daemon, memory_mib, wait_until
+from gguf_copy import copy
+
+TINY = ROOT / "tests/golden/architectures"
+HEAD_DIM = 2147483646
+
+
+def tensors(family):
+    """The header and the data of a family's tiny model."""
+    raw = (TINY / family / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    return json.loads(raw[8:8 + size]), raw[8 + size:]
+
+
+def write(folder, config, header=None, data=b""):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    if header is not None:
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+def config_of(family, **changes):
+    return json.loads((TINY / family / "config.json").read_text()) | changes
+
+
+def overflowing(folder):
+    """Three dimensions whose product has 2^64 as a factor: the size was 0, and what was read lay behind it."""
+    header, data = tensors("lfm2")
+    header["model.layers.0.conv.conv.weight"] = {"dtype": "F32", "shape": [1 << 24, 1 << 24, 1 << 16], "data_offsets": [0, 0]}
+    return write(folder, config_of("lfm2"), header, data)
+
+
+def without_attention(folder):
+    """No layer keeps keys and values: their bytes were a divisor."""
+    header, data = tensors("nemotron_h")
+    kept = {name: entry for name, entry in header.items() if "layers.3." not in name}
+    kept |= {name.replace("layers.1.", "layers.3."): entry for name, entry in header.items() if "layers.1." in name}
+    body = b""
+    kept.pop("__metadata__", None)
+    for name, entry in kept.items():
+        begin, end = entry["data_offsets"]
+        kept[name] = entry | {"data_offsets": [len(body), len(body) + end - begin]}
+        body += data[begin:end]
+    return write(folder, config_of("nemotron_h", layers_block_type=["linear_attention", "mlp", "linear_attention", "mlp", "mlp"]), kept, body)
+
+
+def wide_heads(folder):
+    """A rotation had a number for each dimension before the sizes were checked: 4 GiB."""
+    return write(folder, config_of("gemma4", global_head_dim=HEAD_DIM))
+
+
+def long_pattern(folder):
+    """A JSON value for each of 16 million letters."""
+    config = config_of("nemotron_h", hybrid_override_pattern="M" * (16 << 20))
+    config.pop("layers_block_type", None)
+    return write(folder, config)
+
+
+@pytest.mark.parametrize("make", [overflowing, without_attention, wide_heads, long_pattern])
+def test_a_folder_is_refused_by_name_in_little_memory(tmp_path, make):
+    folder = make(tmp_path / "evil")
+    limited = ["prlimit", f"--as={2 << 30}", THERMOCLINE, "run", folder, "-p", "x", "-n", "1"]
+    done = subprocess.run(list(map(str, limited)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and str(folder) in done.stderr and "out of memory" not in done.stderr, (done.returncode, done.stderr[-500:])
+
+
+def test_a_folder_that_lies_in_models_dir_ends_no_daemon(tmp_path):
+    """The facts of what lies there are read without a request."""
+    models = tmp_path / "models"
+    models.mkdir()
+    for make in (overflowing, wide_heads, long_pattern):
+        make(models / make.__name__)
+    config = tmp_path / "dir.yaml"
+    config.write_text(f"models:\n  - path: tidepool\n    name: tide\nserver: {{models_dir: {models}}}\n")
+    with Daemon(config=config) as d:
+        wait_until(lambda: len(httpx.get(d.url + "/v1/models").json()["data"]) == 4)
+        body = {"model": "tide", "prompt": "x", "max_tokens": 1}
+        assert httpx.post(d.url + "/v1/completions", json=body, timeout=60).status_code == 200
+        assert d.process.poll() is None and memory_mib(d, "VmHWM") < 500
+
+
+def test_windows_in_every_layer_leave_nothing_for_flash(tmp_path):
+    """No block of a whole prefix exists: its bytes were a divisor."""
+    windowed = tmp_path / "windows.gguf"
+    copy(str(ROOT / "config/models/tidepool.gguf"), str(windowed), fields={"llama.context_length": 32768, "llama.attention.sliding_window": 32})
+    with Daemon(f"model.path={windowed}", f"prefix_cache.path={tmp_path}/prefixes") as d:
+        assert d.logged("prefix_cache.path is not used: every layer of this model sees a window alone")
+        assert httpx.post(d.url + "/v1/completions", json={"prompt": "x", "max_tokens": 4}, timeout=60).status_code == 200
