@@ -225,7 +225,8 @@ std::vector<SharedLoop::SequenceStep> Scheduler::ComposeStep(std::vector<Sequenc
   for (Sequence* s : batch)
     if (!s->answers()) prefilling.push_back(s);
   const int room = mixes && !prefilling.empty() ? RoomForAnswers() : widest;
-  const int most = std::min({budget_.AnswersMax(Tenants(batch), widest), room, params_.parts_max});
+  const int fair = budget_.AnswersMax(Tenants(batch), widest);
+  const int most = std::min({fair, room, params_.parts_max});
   for (Sequence* s : batch)
     if (s->answers() && SharedLoop::IsMasked(*s) && base::IntSize(steps) < most)
       steps.push_back({s});
@@ -233,7 +234,7 @@ std::vector<SharedLoop::SequenceStep> Scheduler::ComposeStep(std::vector<Sequenc
       !prefilling.empty() && (mixes || steps.empty() || !std::exchange(prefilled_last_, true));
   if (!reads) {
     prefilled_last_ = false;
-    AddDrafts(budget_.AnswersMax(Tenants(batch), widest), steps);
+    AddDrafts(fair, steps);
     return steps;
   }
   if (!mixes) steps.clear();

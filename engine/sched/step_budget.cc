@@ -63,7 +63,7 @@ double StepBudget::DraftProbabilityMin(int answers) const {
 int StepBudget::AnswersMax(int tenants, int most) const {
   if (tenants < 2) return most;
   int answers = std::min(tenants, most);
-  // Nobody may have been alone yet, or only behind long contexts.
+  // The time alone is unknown until somebody was alone, and too long behind long contexts.
   const double twice = 2 * Decoding(answers);
   const double seconds = alone_s_ > 0 ? std::min(tenants * alone_s_, twice) : twice;
   // One more than was measured, so that a step of many is not taken to be as short as one of few.

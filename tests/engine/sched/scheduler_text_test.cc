@@ -90,6 +90,17 @@ TEST(Scheduler, APromptThatIsReadAnewIsScoredOnce) {
   EXPECT_GT(engine->Stats().recomputed_tokens, 0);
 }
 
+// Returns the tokens that a neighbour gets while the request is computed.
+std::ptrdiff_t TokensMeanwhile(Engine& engine, const Request& request) {
+  Channel channel;
+  const Channel answer =
+      SubmitAndThen(engine, Story(2, 500), [&] { channel = *engine.Submit(request); });
+  const auto neighbour = End(*answer), read = End(*channel);
+  return std::count_if(neighbour.times.begin(), neighbour.times.end(), [&read](const auto& time) {
+    return time > read.usage.begun_at && time < read.usage.ended_at;
+  });
+}
+
 // One connection that scored prompts took turns of sixteen tokens' time, and a neighbour's tokens
 // came seven times as late.
 TEST(Scheduler, ScoresOfAPromptLetOthersInBehindEachStep) {
@@ -98,16 +109,8 @@ TEST(Scheduler, ScoresOfAPromptLetOthersInBehindEachStep) {
   scored.prompt.resize(400, 321);
   scored.logprobs = 0;
   scored.prompt_logprobs = scored.prompt_only = true;
-  Channel scores;
-  const Channel answer =
-      SubmitAndThen(*engine, Story(2, 500), [&] { scores = *engine->Submit(scored); });
-  const auto neighbour = End(*answer), read = End(*scores);
-  const auto meanwhile =
-      std::count_if(neighbour.times.begin(), neighbour.times.end(), [&read](const auto& time) {
-        return time > read.usage.begun_at && time < read.usage.ended_at;
-      });
   // A step scores 16 tokens, and behind each the neighbour has a turn of 8.
-  EXPECT_GE(meanwhile, 100);
+  EXPECT_GE(TokensMeanwhile(*engine, scored), 100);
 }
 
 // Vectors of a chat's model took whole turns: a neighbour's tokens came five times as late.
@@ -118,15 +121,7 @@ TEST(Scheduler, VectorsOfLongTextsLetOthersInBehindEachStep) {
   Request text = Story(1, 0);
   text.prompt.resize(400, 321);
   text.embed = EmbedRequest{.ends = {400}};
-  Channel vectors;
-  const Channel answer =
-      SubmitAndThen(*engine, Story(2, 500), [&] { vectors = *engine->Submit(text); });
-  const auto neighbour = End(*answer), read = End(*vectors);
-  const auto meanwhile =
-      std::count_if(neighbour.times.begin(), neighbour.times.end(), [&read](const auto& time) {
-        return time > read.usage.begun_at && time < read.usage.ended_at;
-      });
-  EXPECT_GE(meanwhile, 100);
+  EXPECT_GE(TokensMeanwhile(*engine, text), 100);
 }
 
 TEST(Scheduler, ASharedPromptIsReadOnce) {
