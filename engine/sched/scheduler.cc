@@ -270,11 +270,13 @@ bool Scheduler::MayBegin(const Request& request) const {
   return begun < params_.sequences_max || (apart && begun < 2 * params_.sequences_max);
 }
 
-// Returns true if another request is prefilling the same prompt, which both share.
+// Returns true if another request of the same owner is prefilling the same prompt, which both
+// share. Owners learn nothing of each other's prompts, not even by waiting.
 bool Scheduler::IsBeingPrefilled(const Request& request) const {
   if (!request.share_prompt) return false;
   return std::any_of(sequences_.begin(), sequences_.end(), [&request](const auto& s) {
     return s->usage.phase != Phase::kDecode && s->job.request.share_prompt &&
+           s->job.request.prefix_owner == request.prefix_owner &&
            s->job.request.priority >= request.priority && s->job.request.prompt == request.prompt;
   });
 }
