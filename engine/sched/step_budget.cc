@@ -1,7 +1,5 @@
 #include "engine/sched/step_budget.h"
 
-#include <algorithm>
-
 namespace thermocline::sched {
 namespace {
 
@@ -12,7 +10,13 @@ void UpdateEstimate(double& mean, double value) {
 }  // namespace
 
 void StepBudget::Add(int answers, int prefill, double seconds) {
-  if (prefill == 0) return UpdateEstimate(decoding_s_[std::min(answers, kAnswersMax)], seconds);
+  ++steps_;
+  if (prefill == 0) {
+    Measured& measured = decoding_[std::min(answers, kAnswersMax)];
+    if (!IsKnown(answers)) measured.seconds = 0;
+    measured.at = steps_;
+    return UpdateEstimate(measured.seconds, seconds);
+  }
   const double rest = seconds - (answers > 0 ? Decoding(answers) : 0);
   if (rest > 0) UpdateEstimate(prefill_s_, rest / prefill);
 }
@@ -22,17 +26,21 @@ void StepBudget::AddAlone(int tokens, double seconds) {
 }
 
 double StepBudget::Gain(int answers) const {
-  const double together = decoding_s_[std::min(answers, kAnswersMax)];
+  const double together = Of(answers).seconds;
   return together > 0 ? answers * alone_s_ / together : 0;
+}
+
+bool StepBudget::IsKnown(int answers) const {
+  constexpr int kRemembered = 512;  // steps
+  return Of(answers).seconds > 0 && steps_ - Of(answers).at <= kRemembered;
 }
 
 // Returns the time for the nearest number of answers that was measured.
 double StepBudget::Decoding(int answers) const {
   answers = std::min(answers, kAnswersMax);
   for (int off = 0; off <= kAnswersMax; ++off) {
-    if (answers - off >= 1 && decoding_s_[answers - off] > 0) return decoding_s_[answers - off];
-    if (answers + off <= kAnswersMax && decoding_s_[answers + off] > 0)
-      return decoding_s_[answers + off];
+    if (answers - off >= 1 && IsKnown(answers - off)) return Of(answers - off).seconds;
+    if (answers + off <= kAnswersMax && IsKnown(answers + off)) return Of(answers + off).seconds;
   }
   return alone_s_;
 }
@@ -67,10 +75,7 @@ int StepBudget::AnswersMax(int tenants, int most) const {
   const double twice = 2 * Decoding(answers);
   const double seconds = alone_s_ > 0 ? std::min(tenants * alone_s_, twice) : twice;
   // One more than was measured, so that a step of many is not taken to be as short as one of few.
-  const auto known = [&] {
-    return decoding_s_[std::min(answers, kAnswersMax)] > 0 ||
-           decoding_s_[std::min(answers + 1, kAnswersMax)] > 0;
-  };
+  const auto known = [&] { return IsKnown(answers) || IsKnown(answers + 1); };
   while (answers < most && known() && Decoding(answers + 1) <= seconds) ++answers;
   return answers;
 }
@@ -78,14 +83,14 @@ int StepBudget::AnswersMax(int tenants, int most) const {
 bool StepBudget::Pays(int sequences) {
   constexpr double kGain = 1.02;
   constexpr int kRetry = 512;  // steps
-  const double together = decoding_s_[std::min(sequences, kAnswersMax)];
+  const double together = Of(sequences).seconds;
   if (alone_s_ == 0 || together == 0 || kGain * together <= sequences * alone_s_) {
     in_turns_ = 0;
     return true;
   }
   if (++in_turns_ < kRetry) return false;
   in_turns_ = 0;
-  decoding_s_[std::min(sequences, kAnswersMax)] = 0;
+  decoding_[std::min(sequences, kAnswersMax)] = {};
   return true;
 }
 

@@ -1,7 +1,9 @@
 // Limits a shared step's tokens by the measured times of earlier steps.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 namespace thermocline::sched {
 
@@ -41,13 +43,22 @@ class StepBudget {
  private:
   static constexpr int kPrefillTokensMin = 8;
   static constexpr int kAnswersMax = 64;
+  // The mean seconds of steps without prefill.
+  struct Measured {
+    double seconds = 0;   // 0: none yet
+    std::int64_t at = 0;  // the number of the last such step
+  };
+  const Measured& Of(int answers) const { return decoding_[std::min(answers, kAnswersMax)]; }
+  // False once many steps have passed: contexts have grown or ended since.
+  bool IsKnown(int answers) const;
   double Decoding(int answers) const;
 
   const double target_s_;
-  std::array<double, kAnswersMax + 1> decoding_s_ = {};  // [answers] without prefill
-  double prefill_s_ = 0;                                 // seconds of one more prefilled token
-  double alone_s_ = 0;                                   // seconds per token of a sequence alone
-  int in_turns_ = 0;                                     // steps since sharing did not pay
+  std::array<Measured, kAnswersMax + 1> decoding_ = {};  // [answers]
+  std::int64_t steps_ = 0;
+  double prefill_s_ = 0;  // seconds of one more prefilled token
+  double alone_s_ = 0;    // seconds per token of a sequence alone
+  int in_turns_ = 0;      // steps since sharing did not pay
 };
 
 }  // namespace thermocline::sched

@@ -71,6 +71,20 @@ TEST(StepBudget, AStepIsBoundedWithoutMeasurementsAlone) {
   EXPECT_EQ(poisoned.AnswersMax(2, 16), 12);
 }
 
+// Three answers behind long contexts kept the steps of everybody after them at two answers.
+TEST(StepBudget, ALongStepIsForgotten) {
+  StepBudget budget(0);
+  budget.Add(2, 0, StepTime(2, 0));
+  budget.Add(3, 0, 1);
+  EXPECT_EQ(budget.AnswersMax(2, 16), 2);
+  int steps = 0;
+  for (; budget.AnswersMax(2, 16) == 2 && steps < 2000; ++steps) budget.Add(2, 0, StepTime(2, 0));
+  EXPECT_GT(steps, 100);
+  EXPECT_LT(steps, 2000);
+  budget.Add(3, 0, StepTime(3, 0));
+  EXPECT_EQ(budget.AnswersMax(2, 16), 4);
+}
+
 TEST(StepBudget, SharingThatDoesNotPayIsTriedAgain) {
   StepBudget budget(0);
   EXPECT_TRUE(budget.Pays(2));
