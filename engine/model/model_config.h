@@ -50,6 +50,8 @@ struct LatentConfig {
 };
 
 inline constexpr int kLayersMax = 1024;
+// Readers refuse larger numbers, so that sums of a few overflow in no derived size.
+inline constexpr int kConfigNumberMax = 1 << 28;
 
 // The heads of attention.
 struct HeadShape {

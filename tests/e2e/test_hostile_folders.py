@@ -73,6 +73,27 @@ def test_a_folder_is_refused_by_name_in_little_memory(tmp_path, make):
     assert done.returncode == 1 and str(folder) in done.stderr and "out of memory" not in done.stderr, (done.returncode, done.stderr[-500:])
 
 
+def refusal(folder):
+    """What `run` says of a folder that it does not open."""
+    done = subprocess.run([str(THERMOCLINE), "run", str(folder), "-p", "x"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done
+    return done.stderr
+
+
+def test_a_size_is_refused_before_another_is_computed_from_it(tmp_path):
+    """Networks of double width had -2 columns."""
+    size = (1 << 31) - 1
+    evil = write(tmp_path / "evil", config_of("gemma4", intermediate_size=size, use_double_wide_mlp=True))
+    assert f"'intermediate_size' is {size}" in refusal(evil)
+
+
+def test_two_spellings_of_a_tensor_are_refused(tmp_path):
+    header, data = tensors("lfm2")
+    twin = "model.language_model.layers.0.conv.conv.weight"
+    evil = write(tmp_path / "evil", config_of("lfm2"), header | {twin: header["model.layers.0.conv.conv.weight"]}, data)
+    assert "'blk.0.shortconv.conv.weight' appears twice" in refusal(evil)
+
+
 def test_a_folder_that_lies_in_models_dir_ends_no_daemon(tmp_path):
     """The facts of what lies there are read without a request."""
     models = tmp_path / "models"

@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/model/model_config.h"
 
 namespace thermocline::model {
 
@@ -31,7 +32,7 @@ class Keys {
     }
     if (!value->is_int())
       return base::InvalidArgument("key '", key, "' is a ", value->type_name(), ", not an integer");
-    if (value->as_int() < INT32_MIN || value->as_int() > INT32_MAX) {
+    if (value->as_int() < -kConfigNumberMax || value->as_int() > kConfigNumberMax) {
       return base::InvalidArgument("key '", key, "' is ", value->as_int(), ", out of range");
     }
     return static_cast<int>(value->as_int());
@@ -51,7 +52,7 @@ class Keys {
     std::vector<int> out;
     for (int layer = 0; layer < layers; ++layer) {
       const Json& item = items[layer];
-      if (!item.is_int() || item.as_int() < 0 || item.as_int() > INT32_MAX)
+      if (!item.is_int() || item.as_int() < 0 || item.as_int() > kConfigNumberMax)
         return base::InvalidArgument("key '", key, "' holds ", item.Dump(), ", not a size");
       out.push_back(static_cast<int>(item.as_int()));
     }

@@ -7,6 +7,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/model/model_config.h"
 
 namespace thermocline::model::hf {
 
@@ -35,7 +36,7 @@ inline Result<int> Int(const Json& config, Names keys, std::optional<int> absent
     }
     value = &first;
   }
-  if (!value->is_int() || value->as_int() < 0 || value->as_int() > INT32_MAX) {
+  if (!value->is_int() || value->as_int() < 0 || value->as_int() > kConfigNumberMax) {
     return base::InvalidArgument("field '", *keys.begin(), "' is ", value->Dump(), ", not a size");
   }
   return static_cast<int>(value->as_int());

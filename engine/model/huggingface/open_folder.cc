@@ -8,6 +8,8 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <string_view>
+#include <unordered_set>
 
 #include "engine/base/index.h"
 #include "engine/base/json_limits.h"
@@ -43,10 +45,16 @@ Result<Json> ReadJsonFile(const std::string& path) {
 }
 
 Status AddParts(const std::vector<TensorInfo>& parts, ModelFile& model) {
-  for (const TensorInfo& part : parts) {
-    if (model.Find(part.name) != nullptr)
-      return base::DataLoss("tensor '", part.name, "' appears twice");
-    model.tensors.push_back(part);
+  model.tensors.insert(model.tensors.end(), parts.begin(), parts.end());
+  return OkStatus();
+}
+
+// Two names of the file may mean the same tensor.
+Status CheckNames(const ModelFile& model) {
+  std::unordered_set<std::string_view> seen;
+  for (const TensorInfo& tensor : model.tensors) {
+    if (!seen.insert(tensor.name).second)
+      return base::DataLoss("tensor '", tensor.name, "' appears twice");
   }
   return OkStatus();
 }
@@ -61,7 +69,6 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     (part.num_dims == 1 ? part.cols : part.rows) = rows;
     part.bytes = part.rows * part.cols * part.type->block_bytes;
     part.order = order;
-    if (model.Find(name) != nullptr) return base::DataLoss("tensor '", name, "' appears twice");
     model.tensors.push_back(std::move(part));
     return OkStatus();
   };
@@ -171,7 +178,7 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
     const Status added = AddTensor(tensor, model);
     if (!added.ok()) return added.Annotate(model.files[tensor.file]->path());
   }
-  return OkStatus();
+  return CheckNames(model).Annotate(model.path);
 }
 
 // Returns the config of the text part of a multimodal model.
