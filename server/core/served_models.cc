@@ -356,7 +356,7 @@ void ServedModels::DropLeft() {
     const base::MutexLock lock(mutex_);
     return queue_.TakeGone();
   }();
-  for (const WaitingRequest& each : left) each.woken(base::Cancelled("the client has left"));
+  for (const WaitingRequest& each : left) each.woken(ClientGone());
 }
 
 void ServedModels::GrowOne() {

@@ -241,7 +241,11 @@ void Service::LogFirstLenientCall() {
 }
 
 int Service::RetryAfterSeconds() const {
-  const Engine* loaded = engine();
+  // A request that is refused before it is routed does not hold this model.
+  const bool falls_asleep = models_ != nullptr && models_->several();
+  const auto held =
+      falls_asleep ? models_->Hold(model_name_, ServedModels::Purpose::kLook) : nullptr;
+  const Engine* loaded = falls_asleep && held == nullptr ? nullptr : engine();
   if (loaded == nullptr) return 2;
   return static_cast<int>(std::clamp(std::ceil(loaded->RetryAfterS()), 1.0, 120.0));
 }

@@ -67,9 +67,10 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     const server::BodyCost cost = CostOf(request_);
     RETURN_IF_ERROR(server::CheckCost(cost, place_.service.request_sizes()));
     RETURN_IF_ERROR(HoldModel(server::ServedModels::Purpose::kRequest));
-    server::WakeHeld(model_, {.woken = [this, cost](const Status& woken) {
-                       woken.ok() ? RunOnWorker(cost) : PostRefusal(woken);
-                     }});
+    const auto woken = [this, cost](const Status& status) {
+      status.ok() ? RunOnWorker(cost) : PostRefusal(status);
+    };
+    server::WakeHeld(model_, {.woken = woken, .gone = [this] { return client_left_.load(); }});
     return OkStatus();
   }
   Status HoldModel(server::ServedModels::Purpose purpose) {
@@ -125,6 +126,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
                       [this, status = std::make_shared<Status>(status)] { Refuse(*status); });
   }
   void Refuse(const Status& status) {
+    if (client_left_) return End(server::ClientGone());
     server::CountRejection((model_ != nullptr ? *model_ : place_.service).metrics(), status);
     End(status);
   }
