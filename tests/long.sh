@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # What takes too long for every run. Needs what tests/run.sh installs, and its build.
-#   tests/long.sh [tidy] [arm] [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos]      (none: all)
+#   tests/long.sh [tidy] [arm] [asan] [tsan] [e2e-asan] [e2e-tsan] [kills] [chaos] [release]    (none: all)
 # tidy: clang-tidy over every source. arm: all tests of the kernels for 64-bit Arm, emulated. asan: all unit tests, those in
 # the GPU emulator too, under the address and undefined-behaviour sanitizers. tsan: the threads' suites under the thread
 # sanitizer. e2e-*: the daemon as a whole, with its end-to-end tests. kills: 200 rounds, and a minute of connections. chaos: an
-# hour of faults, half an hour of a crowd, and ten minutes of a hostile key.
+# hour of faults, half an hour of a crowd, and ten minutes of a hostile key. release: the files of a release, each in a clean root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-what=${*:-tidy arm asan tsan e2e-asan e2e-tsan kills chaos}
+what=${*:-tidy arm asan tsan e2e-asan e2e-tsan kills chaos release}
 
 stage() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
 
@@ -77,4 +77,9 @@ if [[ " $what " == *" chaos "* ]]; then
   build/venv/bin/python tests/chaos/chaos.py --minutes 60
   build/venv/bin/python tests/chaos/crowd.py --minutes 30
   build/venv/bin/python tests/chaos/hostile.py --minutes 10
+fi
+
+if [[ " $what " == *" release "* ]]; then
+  stage "the files of a release"
+  ctest --preset release --no-tests=error -R '^packages_test_release$'
 fi

@@ -18,11 +18,21 @@ affords() {
   fi
 }
 
+# touched PATHS: something there changed within a day before the last commit. tests/long.sh has no such limit.
+touched() {
+  local base
+  base=$(git rev-list -1 --before="$(($(git log -1 --format=%ct) - 86400))" HEAD 2>/dev/null || true)
+  [ -z "$base" ] || ! git diff --quiet "$base" HEAD -- "$@"
+}
+
+# Most tests wait for a daemon half of their time.
+jobs=$(($(nproc) + 1))
+
 # suite ARGUMENTS: runs the tests that ctest selects by them. One that fails runs once more, alone: the machine may be
 # busy beyond the bounds of its waits. It is named at the end.
 again=()
 suite() {
-  if ctest --preset release --no-tests=error -j "$(nproc)" "$@"; then return; fi
+  if ctest --preset release --no-tests=error -j "$jobs" "$@"; then return; fi
   local failed  # ctest's --rerun-failed counts by place, and runs others where -E left some out
   failed=$(cut -d: -f2 build/release/Testing/Temporary/LastTestsFailed.log | tr '\n' ' ')
   stage "once more, alone: $failed"
@@ -87,7 +97,7 @@ else
   left_out+=("fuzzers")
 fi
 
-if affords 25 "the kernels' tests for 64-bit Arm, emulated"; then
+if touched kernels tests/kernels CMakePresets.json && affords 25 "the kernels' tests for 64-bit Arm, emulated"; then
   if deploy/install-deps.sh --arm; then
     cmake --preset aarch64 >/dev/null
     cmake --build --preset aarch64
@@ -103,7 +113,7 @@ if affords $((10 + changed * 4)) "clang-tidy over what changed within a day ($ch
   tests/lint/tidy.sh --changed
 fi
 
-if affords 120 "the files of a release"; then
+if touched deploy CMakeLists.txt && affords 120 "the files of a release"; then
   ctest --preset release --no-tests=error -R "$release"
 fi
 
