@@ -87,6 +87,14 @@ def test_a_size_is_refused_before_another_is_computed_from_it(tmp_path):
     assert f"'intermediate_size' is {size}" in refusal(evil)
 
 
+def test_a_header_of_millions_of_entries_is_refused_by_its_count(tmp_path):
+    """A file of 81 MB with five million keys took 965 MiB, and one of tensors 1.7 GiB and 15 s, before any request."""
+    for tensors_count, keys in ((0, 5_000_000), (5_000_000, 0)):
+        evil = tmp_path / "evil.gguf"
+        evil.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors_count, keys) + bytes(64))
+        assert "5000000 " in refusal(evil)
+
+
 def test_two_spellings_of_a_tensor_are_refused(tmp_path):
     header, data = tensors("lfm2")
     twin = "model.language_model.layers.0.conv.conv.weight"

@@ -34,8 +34,10 @@ enum ValueType : std::uint32_t {
 };
 
 // All metadata of a file is held in memory: a file of some bytes with holes could ask for any
-// amount. Vocabularies have some 2^18 tokens of 8 bytes.
-constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 22, kTextBytesMax = 128 << 20;
+// amount. Vocabularies have some 2^18 tokens of 8 bytes, with a type and a score, and 2^19 merges.
+constexpr std::uint64_t kArrayElementsMax = std::uint64_t{1} << 21, kTextBytesMax = 64 << 20;
+// Files have some 50 keys, and at most three matrices for each expert of each layer.
+constexpr std::uint64_t kKeysMax = 1 << 16, kTensorsMax = 1 << 17;
 
 // The metadata that was read so far.
 struct MetadataSize {
@@ -148,7 +150,13 @@ Result<Json> ReadValue(ByteReader& in, std::string_view key, std::uint32_t type,
   }
 }
 
+Status CheckCount(const char* what, std::uint64_t count, std::uint64_t most) {
+  if (count <= most) return OkStatus();
+  return base::DataLoss(count, " ", what, "; a file has at most ", most);
+}
+
 Status ReadMetadata(ByteReader& in, std::uint64_t count, Json& metadata) {
+  RETURN_IF_ERROR(CheckCount("metadata keys", count, kKeysMax));
   std::unordered_set<std::string> seen;
   MetadataSize size;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -197,6 +205,7 @@ Status ReadShape(ByteReader& in, TensorInfo& tensor) {
 }
 
 Status ReadTensors(ByteReader& in, std::uint64_t count, std::vector<TensorInfo>& tensors) {
+  RETURN_IF_ERROR(CheckCount("tensors", count, kTensorsMax));
   MetadataSize size;
   std::unordered_set<std::string> seen;
   for (std::uint64_t i = 0; i < count; ++i) {
