@@ -75,6 +75,9 @@ struct TensorInfo {
   int columns() const { return static_cast<int>(cols); }
 };
 
+// The largest models have some 200 files, which stay open, and 140,000 tensors.
+inline constexpr std::size_t kModelFilesMax = 1000, kModelTensorsMax = 1 << 18;
+
 // Const after Open; reads are thread-safe.
 struct ModelFile {
   std::string path;

@@ -95,6 +95,18 @@ def test_a_header_of_millions_of_entries_is_refused_by_its_count(tmp_path):
         assert "5000000 " in refusal(evil)
 
 
+def test_one_file_under_many_names_is_not_read_again_and_again(tmp_path):
+    """A folder of 21 MiB took 3.7 GiB: its index named one file, of many tensors, forty times."""
+    header = {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(100_000)}
+    for names in (40, 2000):
+        evil = write(tmp_path / f"evil{names}", config_of("lfm2"), header)
+        shards = [f"{i}.safetensors" for i in range(names)]
+        for shard in shards:
+            (evil / shard).symlink_to("model.safetensors")
+        (evil / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {shard: shard for shard in shards}}))
+        assert ("more than 262144 tensors" if names == 40 else "2000 files of weights") in refusal(evil)
+
+
 def test_two_spellings_of_a_tensor_are_refused(tmp_path):
     header, data = tensors("lfm2")
     twin = "model.language_model.layers.0.conv.conv.weight"

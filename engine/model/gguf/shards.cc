@@ -37,6 +37,9 @@ Status AddShard(const std::string& path, int shard, int count, ModelFile& model)
     return base::InvalidArgument(path, ": says that it is part ", number + 1, " of ", of,
                                  ", not part ", shard + 1, " of ", count);
   model.files.push_back(std::move(file));
+  if (container.tensors.size() > kModelTensorsMax - model.tensors.size())
+    return base::DataLoss(path, ": with this part the model has more than ", kModelTensorsMax,
+                          " tensors");
   model.tensors.insert(model.tensors.end(), container.tensors.begin(), container.tensors.end());
   return OkStatus();
 }
@@ -56,12 +59,11 @@ Status CheckTensors(const ModelFile& model, int expected) {
 }  // namespace
 
 Status AddGgufShards(const std::string& path, ModelFile& model) {
-  constexpr int kShardsMax = 10000;
   const Keys keys(model.metadata);
   ASSIGN_OR_RETURN(const int count, keys.Int("split.count", 1));
   ASSIGN_OR_RETURN(const int own, keys.Int("split.no", 0));
   if (count == 1 && own == 0) return OkStatus();
-  if (count < 1 || count > kShardsMax || own < 0 || own >= count)
+  if (count < 1 || count > static_cast<int>(kModelFilesMax) || own < 0 || own >= count)
     return base::InvalidArgument("keys 'split.no' ", own, " and 'split.count' ", count);
   if (own != 0) {
     ASSIGN_OR_RETURN(const std::string first, PathOf(path, own, 0, count));

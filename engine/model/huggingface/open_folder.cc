@@ -166,11 +166,17 @@ Status AddTensor(const StoredTensor& stored, ModelFile& model) {
 
 // Adds the tensors of all shards; a weight's scales may lie in another one.
 Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
+  if (paths.size() > kModelFilesMax)
+    return base::DataLoss(model.path, ": ", paths.size(), " files of weights; at most ",
+                          kModelFilesMax, " are read");
   std::vector<StoredTensor> tensors;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(auto file, base::OpenFile(path));
     ASSIGN_OR_RETURN(const auto more, ReadSafetensors(*file, base::IntSize(model.files)));
     model.files.push_back(std::move(file));
+    if (more.size() > kModelTensorsMax - tensors.size())
+      return base::DataLoss(path, ": with this file the model has more than ", kModelTensorsMax,
+                            " tensors");
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
   RETURN_IF_ERROR(DecodeWeights(model.metadata, tensors, model).Annotate(model.path));

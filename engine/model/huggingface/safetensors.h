@@ -25,7 +25,7 @@ struct StoredTensor {
 Status CheckInside(const StoredTensor& tensor, std::uint64_t bytes, const base::File& file);
 
 // The tensors of a file in the header's order. `index`: of the file. DataLoss: the header is
-// damaged, or an entry lacks a member; ResourceExhausted: more than 4 million values.
+// damaged, or an entry lacks a member; ResourceExhausted: more than a million values.
 Result<std::vector<StoredTensor>> ReadSafetensors(const base::File& file, int index);
 
 }  // namespace thermocline::model
