@@ -89,12 +89,19 @@ void AddAnswer(Sha256& hash, const WholeMessage& answer) {
   for (const ToolCall& call : answer.calls) AddCall(hash, call);
 }
 
+// `digest`, beginning with the bytes of `owner` that name it.
+Digest256 OfOwner(const Digest256& owner, Digest256 digest) {
+  std::copy_n(owner.begin(), kOwnerBytes, digest.begin());
+  return digest;
+}
+
 }  // namespace
 
 AnswerKeys KeysOfAnswers(std::string_view owner, const Json::Array& messages) {
   AnswerKeys out;
   Sha256 hash;
   AddText(hash, owner);
+  const Digest256 named = hash.Digest();
   for (int i = 0; i < base::IntSize(messages);) {
     if (!IsRole(messages[i], "assistant")) {
       AddText(hash, TextOf(messages[i].Find("role")));
@@ -106,11 +113,11 @@ AnswerKeys KeysOfAnswers(std::string_view owner, const Json::Array& messages) {
     WholeMessage answer;
     for (; i < base::IntSize(messages) && IsRole(messages[i], "assistant"); ++i, ++past.count)
       AddSeen(messages[i], answer);
-    past.key = KeyOfAnswer(hash.Digest(), answer);
+    past.key = KeyOfAnswer(OfOwner(named, hash.Digest()), answer);
     out.answers.push_back(past);
     AddAnswer(hash, answer);
   }
-  out.messages = hash.Digest();
+  out.messages = OfOwner(named, hash.Digest());
   return out;
 }
 
@@ -118,7 +125,7 @@ Digest256 KeyOfAnswer(const Digest256& before, const WholeMessage& answer) {
   Sha256 hash;
   hash.Add(before);
   AddAnswer(hash, answer);
-  return hash.Digest();
+  return OfOwner(before, hash.Digest());
 }
 
 }  // namespace thermocline::chat

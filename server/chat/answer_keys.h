@@ -13,6 +13,9 @@
 
 namespace thermocline::chat {
 
+// The first bytes of a key are those of all keys of its owner.
+inline constexpr std::size_t kOwnerBytes = 8;
+
 // One answer in a conversation: consecutive messages of the assistant, which a client may have made
 // of one answer.
 struct PastAnswer {

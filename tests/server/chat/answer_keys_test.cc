@@ -74,7 +74,7 @@ TEST(AnswerKeys, ACutCallHasAKey) {
 
 base::Digest256 Key(int number) {
   base::Digest256 key{};
-  key[0] = static_cast<std::byte>(number);
+  key.back() = static_cast<std::byte>(number);
   return key;
 }
 
@@ -90,6 +90,23 @@ TEST(TokenMemory, ForgetsTheAnswersUsedLongestAgo) {
   EXPECT_NE(memory.Find(Key(0)), nullptr);
   EXPECT_NE(memory.Find(Key(7)), nullptr);
   EXPECT_LE(memory.bytes(), 16U << 10);
+}
+
+// One key's many short answers made those of all others forgotten.
+TEST(TokenMemory, AnOwnerMakesItsOwnAnswersForgotten) {
+  TokenMemory memory(16 << 10);
+  const auto before = [](std::string_view owner) { return KeysOfAnswers(owner, {}).messages; };
+  const auto answer = [](int number) {
+    return WholeMessage{.text = base::StrCat(number), .reasoning = {}, .calls = {}};
+  };
+  const base::Digest256 good = KeyOfAnswer(before("good"), answer(0));
+  memory.Remember(good, std::vector<int>(500));
+  for (int i = 0; i < 1000; ++i)
+    memory.Remember(KeyOfAnswer(before("bad"), answer(i)), std::vector<int>(1));
+  EXPECT_NE(memory.Find(good), nullptr);
+  EXPECT_NE(memory.Find(KeyOfAnswer(before("bad"), answer(999))), nullptr);
+  EXPECT_EQ(memory.Find(KeyOfAnswer(before("bad"), answer(0))), nullptr);
+  EXPECT_EQ(memory.Answers().front().second->size(), 1U);  // the good one was used later
 }
 
 TEST(TokenMemory, KeepsTheLastTokensOfAnAnswer) {
