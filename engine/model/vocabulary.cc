@@ -36,8 +36,8 @@ bool HasReturnAndCall(const Vocabulary& vocabulary) {
 // The texts "<|...|>" of a chat template. One pass for all tokens: a hostile file has many, and a
 // long template.
 std::set<std::string_view> TemplateMarkers(std::string_view chat_template) {
-  constexpr std::size_t kTemplateMost = 1 << 20, kMarkerMost = 256;  // bytes
-  const std::string_view text = chat_template.substr(0, kTemplateMost);
+  constexpr std::size_t kMarkerMost = 256;  // bytes
+  const std::string_view text = chat_template.substr(0, kTemplateBytesMax);
   std::set<std::string_view> markers;
   for (std::size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at + 1)) {
     const std::size_t end = text.substr(at, kMarkerMost).find("|>", 2);

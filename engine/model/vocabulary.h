@@ -46,6 +46,9 @@ struct TokenEdges {
   bool any() const { return left_strip || right_strip || single_word; }
 };
 
+// A longer template is refused: it becomes a hundred times its bytes. Models' have some 20,000.
+inline constexpr std::size_t kTemplateBytesMax = 256 << 10;
+
 struct Vocabulary {
   VocabularyKind kind = VocabularyKind::kNone;
   std::string pre_tokenizer;        // its name in GGUF ("llama-bpe"), byte-level BPE only

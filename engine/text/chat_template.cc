@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/model/vocabulary.h"
 #include "engine/text/jinja_interpreter.h"
 
 namespace thermocline::text {
@@ -60,6 +61,9 @@ Result<std::string> ChatTemplate::Render(const Json& variables) const {
 }
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_view source) {
+  if (source.size() > model::kTemplateBytesMax)
+    return base::InvalidArgument("the chat template has ", source.size(), " bytes; at most ",
+                                 model::kTemplateBytesMax, " are read");
   auto body = jinja::Parse(source);
   if (!body.ok()) return body.status().Annotate("chat template");
   return std::unique_ptr<ChatTemplate>(new JinjaTemplate(*std::move(body)));

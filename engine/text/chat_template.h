@@ -28,8 +28,8 @@ class ChatTemplate {
   // Returns only the bytes.
   Result<std::string> Render(const Json& variables) const;
 
-  // Parses a Jinja template. InvalidArgument for syntax errors, Unimplemented naming an unsupported
-  // construct; both with the line.
+  // Parses a Jinja template. InvalidArgument for syntax errors or a source above
+  // model::kTemplateBytesMax, Unimplemented naming an unsupported construct; both with the line.
   static Result<std::unique_ptr<ChatTemplate>> Parse(std::string_view source);
 };
 

@@ -168,6 +168,9 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
   ASSIGN_OR_RETURN(v.tool_template, keys.String("tokenizer.chat_template.tool_use"));
   if (v.chat_template.empty()) v.chat_template = v.tool_template;
   ASSIGN_OR_RETURN(const auto stops, keys.Numbers("thermocline.stop_token_ids"));
+  constexpr std::size_t kStopIdsMax = 4096;  // models have a few
+  if (stops.size() > kStopIdsMax)
+    return base::InvalidArgument("thermocline.stop_token_ids holds ", stops.size(), " numbers");
   for (const double id : stops) {
     if (!(id >= 0 && id < 1e9))
       return base::InvalidArgument("thermocline.stop_token_ids holds ", id);

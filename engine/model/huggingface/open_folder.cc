@@ -225,10 +225,12 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   const Json* eos = config.Find("eos_token_id");
   if (eos == nullptr) return;
   const Json::Array ids = eos->is_array() ? eos->as_array() : Json::Array{*eos};
+  constexpr std::size_t kStopIdsMax = 256;  // models have a few
+  auto& ids_so_far = vocabulary.stop_ids;
   for (const Json& id : ids) {
     if (!id.is_int() || id.as_int() < 0 || id.as_int() >= vocabulary.size()) continue;
+    if (ids_so_far.size() >= kStopIdsMax) return;
     const int token = static_cast<int>(id.as_int());
-    auto& ids_so_far = vocabulary.stop_ids;
     if (std::find(ids_so_far.begin(), ids_so_far.end(), token) == ids_so_far.end())
       ids_so_far.push_back(token);
   }

@@ -384,12 +384,12 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     ApplyTokenizerConfig(*config, v);
   }
   if (base::PathExists(jinja_path)) {
-    ASSIGN_OR_RETURN(v.chat_template, base::ReadFileToString(jinja_path));
+    ASSIGN_OR_RETURN(v.chat_template, base::ReadFileToString(jinja_path, kTemplateBytesMax));
   }
   // Further templates. Source: transformers, additional_chat_templates.
   const std::string tools_path = Join(folder, "additional_chat_templates/tool_use.jinja");
   if (base::PathExists(tools_path)) {
-    ASSIGN_OR_RETURN(v.tool_template, base::ReadFileToString(tools_path));
+    ASSIGN_OR_RETURN(v.tool_template, base::ReadFileToString(tools_path, kTemplateBytesMax));
   }
   if (v.chat_template.empty()) v.chat_template = v.tool_template;
   return v;
