@@ -10,6 +10,9 @@
 namespace thermocline::grammar {
 namespace {
 
+// A name has at most 253 characters in all (RFC 1123): so many in its first label, and 38 with each
+// point behind it.
+constexpr char kShortLabel[] = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,35}[A-Za-z0-9])?";
 constexpr char kLabel[] = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
 constexpr char kLeapYear[] =
     "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
@@ -196,7 +199,7 @@ void AddSpelled(const Dfa& content, const Escape& escape, int from, Nfa& nfa, in
 Result<std::string> PatternOfFormat(const std::string& format) {
   const std::string atext = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";           // RFC 5322
   const std::string quoted = "\"(?:[ !#-\\[\\]-~]|\\\\[ -~]){1,62}\"";  // RFC 5321
-  const std::string hosts = StrCat(kLabel, "(?:\\.", kLabel, "){0,5}");
+  const std::string hosts = StrCat(kLabel, "(?:\\.", kShortLabel, "){0,5}");
   const std::map<std::string, std::string> patterns = {
       {"date", Date()},
       {"time", kTime},

@@ -127,6 +127,14 @@ TEST(JsonSchema, Strings) {
         {"duration", "P1Y2M3DT4H", "P"}})
     Expect(StrCat(R"({"type":"string","format":")", format, "\"}"), {StrCat("\"", good, "\"")},
            {StrCat("\"", bad, "\"")});
+  // A name has at most 253 characters in all.
+  const std::string label(63, 'a'), shorter(37, 'b');
+  std::string longest = label;
+  for (int i = 0; i < 5; ++i) longest += "." + shorter;
+  ASSERT_EQ(longest.size(), 253U);
+  Expect(R"({"type":"string","format":"hostname"})", {StrCat("\"", longest, "\"")},
+         {StrCat("\"", longest, "b\""),
+          StrCat("\"", label, ".", label, ".", label, ".", label, "\"")});
 }
 
 TEST(JsonSchema, Numbers) {
