@@ -110,7 +110,8 @@ class Scanner {
     if (end < 0 || close - begin > kLinkTextMax || this.text.slice(begin, close).includes('\n\n')) return false;
     const open = this.text.slice(begin, close).lastIndexOf('[');
     if (open >= 0 && !image) return false;  // an inner one is the link
-    const address = this.text.slice(close + 2, end).trim().replace(/\s+["'(].*$/s, '').replace(/^<(.*)>$/, '$1');
+    const target = this.text.slice(close + 2, end).trim();
+    const address = target.startsWith('<') ? target.slice(1).split('>', 1)[0] : target.split(/\s/, 1)[0];
     const label = image ? [`image: ${this.text.slice(begin, close) || address}`] : this.inner(begin, close);
     const node = linkTo(address, label);
     return node !== null && this.add(node, end + 1);
@@ -136,7 +137,7 @@ class Scanner {
       case '[': return this.link();
       case '!': return this.text[this.at + 1] === '[' && this.link();
       case 'h': return this.bareAddress();
-      case '\n': return / {2}$/.test(this.plain) && this.add(el('br'), this.at + 1);
+      case '\n': return this.plain.endsWith('  ') && this.add(el('br'), this.at + 1);
       default: return false;
     }
   }

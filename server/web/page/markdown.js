@@ -6,11 +6,12 @@ import {inline} from './inline.js';
 
 const kDepthMax = 8;  // of quotes and lists in each other; deeper ones are text
 
-const kFence = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
-const kHeading = /^ {0,3}(#{1,6})(?:\s+(.*))?$/;
+// None of them may try a run of blanks again from each of its places: a growing answer is read many times.
+const kFence = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
+const kHeading = /^ {0,3}(#{1,6})(?:\s(.*))?$/s;
 const kRule = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
-const kItem = /^( {0,3})([-*+]|\d{1,9}[.)])(?: +(.*)|)$/;
-const kDelimiters = /^ {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const kItem = /^( {0,3})([-*+]|\d{1,9}[.)])(?: (.*)|)$/s;
+const kDelimiter = /^:?-+:?$/;
 
 const indentOf = line => line.length - line.trimStart().length;
 const startsBlock = line => kFence.test(line) || kHeading.test(line) || kRule.test(line) || kItem.test(line) || line.startsWith('>');
@@ -46,7 +47,7 @@ function takeList(lines, at, blocks) {
     const item = lines[end].match(kItem);
     if (!item || item[2].at(-1) !== kind || kRule.test(lines[end])) break;
     const width = item[1].length + item[2].length + 1;
-    const inner = [item[3] || ''];
+    const inner = [(item[3] || '').trimStart()];
     for (++end; end < lines.length; ++end) {
       const line = lines[end], blank = !line.trim();
       const inside = indentOf(line) >= Math.min(width, item[1].length + 2);
@@ -65,6 +66,8 @@ function takeList(lines, at, blocks) {
 }
 
 const cellsOf = line => line.trim().replace(/^\||\|$/g, '').split(/(?<!\\)\|/).map(cell => cell.trim().replaceAll('\\|', '|'));
+
+const delimits = line => line.includes('-') && indentOf(line) < 4 && cellsOf(line).every(cell => kDelimiter.test(cell));
 
 function takeTable(lines, at, blocks) {
   const head = cellsOf(lines[at]);
@@ -103,12 +106,12 @@ function blocksOf(text) {
     const heading = line.match(kHeading);
     if (!line.trim()) ++at;
     else if (kFence.test(line)) at = takeFence(lines, at, blocks);
-    else if (heading) at = (blocks.push({kind: 'heading', level: heading[1].length, text: (heading[2] || '').replace(/\s#+\s*$/, '')}), at + 1);
+    else if (heading) at = (blocks.push({kind: 'heading', level: heading[1].length, text: (heading[2] || '').trim().replace(/\s#+\s*$/, '')}), at + 1);
     else if (kFormula.test(line)) at = takeFormula(lines, at, blocks);
     else if (kRule.test(line)) at = (blocks.push({kind: 'rule'}), at + 1);
     else if (line.startsWith('>')) at = takeQuote(lines, at, blocks);
     else if (kItem.test(line)) at = takeList(lines, at, blocks);
-    else if (line.includes('|') && kDelimiters.test(lines[at + 1] || '') && cellsOf(line).length === cellsOf(lines[at + 1]).length) at = takeTable(lines, at, blocks);
+    else if (line.includes('|') && delimits(lines[at + 1] || '') && cellsOf(line).length === cellsOf(lines[at + 1]).length) at = takeTable(lines, at, blocks);
     else at = takeParagraph(lines, at, blocks);
   }
   return blocks;
