@@ -11,8 +11,10 @@ Result<std::vector<ServedModelEntry>> EntriesOf(
   std::vector<ServedModelEntry> list;
   for (const ModelEntry& entry : reloadable->config.models) {
     ASSIGN_OR_RETURN(auto own, MakeReloadableConfig(*entry.config));
-    list.push_back(
-        {.config = std::move(own), .pinned = entry.pinned, .keep_alive_s = entry.keep_alive_s});
+    list.push_back({.config = std::move(own),
+                    .pinned = entry.pinned,
+                    .keep_alive_s = entry.keep_alive_s,
+                    .found = entry.found});
   }
   if (list.empty()) list.push_back({.config = reloadable, .pinned = true});
   RETURN_IF_ERROR(CheckNames(list));

@@ -13,6 +13,7 @@ struct ServedModelEntry {
   std::shared_ptr<const ReloadableConfig> config = nullptr;
   bool pinned = false;
   int keep_alive_s = -1;
+  bool found = false;
 };
 
 // The entries of a configuration; one, which is pinned, if it has no list. Errors as

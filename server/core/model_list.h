@@ -29,7 +29,7 @@ struct ServedModel {
       : service(std::move(config), std::move(threads)) {}
 
   Service service;
-  bool pinned = false;
+  bool pinned = false, found = false;  // as ModelEntry
   int keep_alive_default_s = -1, keep_alive_s = -1;
   int requests = 0, looks = 0;  // that hold it
   bool sleepy = false;          // to be put to sleep when it is idle
@@ -47,8 +47,9 @@ struct ServedModel {
 
   bool idle() const { return requests == 0 && looks == 0 && !queued; }
   bool loaded() const { return service.engine() != nullptr; }
-  void Configure(bool is_pinned, int alive_s) {
+  void Configure(bool is_pinned, int alive_s, bool was_found) {
     pinned = is_pinned;
+    found = was_found;
     keep_alive_s = keep_alive_default_s = alive_s;
   }
   // The time at which it falls asleep if nobody uses it; nullopt = none.

@@ -45,7 +45,7 @@ ServedModels::~ServedModels() { StopEngines(); }
 
 std::shared_ptr<ServedModel> ServedModels::MakeModel(const Entry& entry) {
   auto model = std::make_shared<Model>(entry.config, threads_);
-  model->Configure(entry.pinned, entry.keep_alive_s);
+  model->Configure(entry.pinned, entry.keep_alive_s, entry.found);
   model->service.SetModels(this);
   return model;
 }
@@ -62,7 +62,7 @@ void ServedModels::SetList(const std::vector<Entry>& list) {
     if (list[i].kept == nullptr) continue;
     list[i].kept->SetReloadable(list[i].config);
     const base::MutexLock lock(mutex_);
-    models[i]->Configure(list[i].pinned, list[i].keep_alive_s);
+    models[i]->Configure(list[i].pinned, list[i].keep_alive_s, list[i].found);
   }
   const base::MutexLock lock(mutex_);
   changed_.NotifyAll();
@@ -100,7 +100,7 @@ void ServedModels::Release(Model& model, Purpose purpose) {
 Status ServedModels::LoadFirst() {
   Status first = *Load(*first_);
   if (!several()) return first;
-  if (!first.ok()) {
+  if (!first.ok() && !first_->found) {
     {
       const base::MutexLock lock(mutex_);
       stops_ = true;
@@ -117,7 +117,7 @@ Status ServedModels::LoadFirst() {
   }
   loader_ = std::thread([this] { Run(); });
   ::pthread_setname_np(loader_.native_handle(), "models");
-  return first;
+  return OkStatus();
 }
 
 Status ServedModels::Readiness() const {

@@ -62,7 +62,8 @@ class ServedModels {
                                 const ModelRights& rights = {});
   std::vector<std::shared_ptr<Service>> HoldAll(const ModelRights& rights = {});
 
-  // Loads the first model, and begins to load those that are pinned. The first one's error.
+  // Loads the first model, and begins to load those that are pinned. The first one's error,
+  // unless it was merely found in a folder: the others are served without it.
   Status LoadFirst();
   // OK while requests are taken, whatever the models do; before LoadFirst, the first one's.
   Status Readiness() const;

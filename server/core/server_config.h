@@ -23,6 +23,7 @@ struct ModelEntry {
   std::shared_ptr<const ServerConfig> config;  // the daemon's, with the keys of this model
   bool pinned = false;                         // loaded at the start, and never put to sleep
   int keep_alive_s = -1;  // after its last request it sleeps; -1 = when memory is wanted
+  bool found = false;     // in server.models_dir: nobody has named it
 };
 
 struct ServerConfig {

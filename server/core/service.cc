@@ -105,7 +105,7 @@ Status Service::LoadEngine(const LoadParams& params) {
   }
   OpenTokenFile();
   RETURN_IF_ERROR(WarmUp());
-  published_ = true;
+  published_ = was_loaded_ = true;
   ChangeState(ServiceState::kReady);
   if (state_ == ServiceState::kDraining) engine_->StopAccepting();  // a drain saw no engine
   // A reload before the engine existed could not set these limits.

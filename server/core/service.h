@@ -153,6 +153,7 @@ class Service {
   }
 
   // The engine and its chat template; nullptr while loading and after StopEngine.
+  bool was_loaded() const { return was_loaded_; }  // now or earlier
   Engine* engine() const { return published_.load() ? engine_.get() : nullptr; }
   const ChatFormatter* chat() const { return published_.load() ? chat_.get() : nullptr; }
   // The format of the model's answers. Requires: the model is loaded.
@@ -213,7 +214,7 @@ class Service {
   mutable chat::TokenMemory token_memory_;
   std::string answers_salt_;                     // written before published_
   std::unique_ptr<chat::TokenFile> token_file_;  // likewise; nullptr: none
-  std::atomic<bool> published_{false};
+  std::atomic<bool> published_{false}, was_loaded_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> lenient_call_logged_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};

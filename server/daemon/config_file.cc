@@ -216,15 +216,28 @@ Result<ModelEntry> ReadModel(const YAML::Node& node, const std::string& path,
   return entry;
 }
 
+// The plain names and aliases of an entry of the list.
+std::vector<std::string> NamesOf(const YAML::Node& node) {
+  const bool named = node["name"].IsDefined();
+  ServerConfig config;
+  config.model_name = named ? node["name"].Scalar() : hub::ServedName(node["path"].Scalar());
+  if (node["aliases"].IsDefined()) config.model_aliases = node["aliases"].Scalar();
+  std::vector<std::string> names = ModelNames(config);
+  for (std::string& name : names) name = PlainName(name);
+  return names;
+}
+
 // Appends a model to the list, unless it has one of that path or name.
 void AddModel(const std::string& path, const std::string& name, YAML::Node& list) {
   for (const auto& node : list) {
     if (!node.IsMap() || !node["path"].IsDefined()) continue;
-    const std::string other = node["path"].Scalar();
-    const bool named = node["name"].IsDefined();
-    if (other == path ||
-        PlainName(name) == PlainName(named ? node["name"].Scalar() : hub::ServedName(other)))
-      return;
+    if (node["path"].Scalar() == path) return;
+    const std::vector<std::string> names = NamesOf(node);
+    if (std::find(names.begin(), names.end(), PlainName(name)) == names.end()) continue;
+    if (node["aliases"].IsDefined())
+      base::LogWarning("the model ", path, " is left out: ", node["path"].Scalar(),
+                       " has the name or alias ", name);
+    return;
   }
   YAML::Node node;
   node["path"] = path;
@@ -315,8 +328,13 @@ Status ReadModels(const YAML::Node& root, const std::string& path, bool path_giv
   shared.model.path = ServerConfig().model.path;
   shared.serving.prefix_path_bytes /= static_cast<std::int64_t>(list.size());
   std::vector<ModelEntry> entries;
+  const YAML::Node listed = root.IsMap() ? root[std::string(kModels)] : YAML::Node();
+  const std::size_t named = listed.IsDefined() && listed.IsSequence() ? listed.size()
+                            : path_given                              ? 1
+                                                                      : 0;
   for (const auto& node : list) {
     ASSIGN_OR_RETURN(ModelEntry entry, ReadModel(node, path, shared));
+    entry.found = entries.size() >= named;
     if (const std::string& folder = entry.config->serving.prefix_path;
         !folder.empty() && folder == shared.serving.prefix_path) {
       auto own = std::make_shared<ServerConfig>(*entry.config);

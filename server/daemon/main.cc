@@ -120,6 +120,10 @@ int ExitStatus(const Service& service, const Status& loaded) {
 // Logs the first model: its size, place and defaults. Requires: it is held.
 void LogFirstModel(ServedModels& models) {
   const Service& service = models.front();
+  if (service.engine() == nullptr) {
+    base::LogWarning("ready: without ", service.model_name(), ", which the folder holds");
+    return;
+  }
   const EngineStats stats = service.engine()->Stats();
   base::LogInfo("ready: ", service.model_name(), " (", stats.model_format, ", ",
                 stats.num_parameters / 1'000'000, "M parameters, context ", stats.context_length,

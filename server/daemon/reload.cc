@@ -65,7 +65,8 @@ Result<std::vector<ServedModels::Entry>> Reloader::PrepareList(
              each->model_name() == ModelNames(*entry.config).front();
     });
     const bool is_first = same != held.end() && same->get() == &service_;
-    ServedModels::Entry next{.pinned = entry.pinned, .keep_alive_s = entry.keep_alive_s};
+    ServedModels::Entry next{
+        .pinned = entry.pinned, .keep_alive_s = entry.keep_alive_s, .found = entry.found};
     ServerConfig config = *entry.config;
     if (same != held.end()) {
       ServerConfig kept = (*same)->reloadable()->config;

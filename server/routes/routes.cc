@@ -60,9 +60,13 @@ Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
 Action ExposeMetrics(Service& service, const HttpRequest&, const ResponseHead& head) {
   const bool all = head.admin || !service.reloadable()->needs_keys();
   const auto reader = all ? server::MetricReader::kOperator : server::MetricReader::kClient;
+  // Each has some 20 KB of series. Of many, those that nobody has used have none.
+  constexpr std::size_t kModelsMax = 64;
   std::vector<server::MetricsOfModel> models;
-  for (const auto& each : server::HoldAllOf(service)) {
+  const auto held = server::HoldAllOf(service);
+  for (const auto& each : held) {
     const Engine* engine = each->engine();
+    if (held.size() > kModelsMax && !each->was_loaded()) continue;
     EngineStats stats;
     if (engine != nullptr) stats = engine->Stats();
     models.emplace_back(each->model_name(),

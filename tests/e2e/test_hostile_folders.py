@@ -1,5 +1,7 @@
 """Folders and files that would break the program that opens them: by their sizes, by what they lack, by the length of their lists."""
 import json
+import re
+import shutil
 import struct
 import subprocess
 
@@ -105,6 +107,53 @@ def test_one_file_under_many_names_is_not_read_again_and_again(tmp_path):
             (evil / shard).symlink_to("model.safetensors")
         (evil / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {shard: shard for shard in shards}}))
         assert ("more than 262144 tensors" if names == 40 else "2000 files of weights") in refusal(evil)
+
+
+def test_a_long_template_is_refused(tmp_path):
+    """It became a hundred times its bytes: 20 MiB took 2.4 GiB of a budget of one, for ten seconds that no signal ended."""
+    evil = copy(ROOT / "config/models/tidepool.gguf", tmp_path / "evil.gguf", fields={"tokenizer.chat_template": "{{a}}" * 60_000})
+    with Daemon(f"model.path={evil}", wait=False) as d:
+        assert d.ended.wait(60) and "the chat template has 300000 bytes" in d.text()
+
+
+def test_a_file_of_the_folder_takes_no_name_and_no_start(tmp_path):
+    """A file named as an alias, or one that is no model and comes first, kept the daemon from starting and every later reload from happening."""
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "gpt-4o.gguf").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
+    (models / "0.gguf").write_bytes(b"no model")
+    ask = lambda d, model: httpx.post(d.url + "/v1/completions", json={"model": model, "prompt": "x", "max_tokens": 1}, timeout=60)  # noqa: E731
+    with Daemon("model.path=tidepool", "model.aliases=gpt-4o", f"server.models_dir={models}") as d:
+        assert ask(d, "gpt-4o").json()["model"] == "tidepool" and "is left out" in d.text()
+    with Daemon(f"server.models_dir={models}") as d:
+        assert ask(d, "gpt-4o").status_code == 200
+        assert ask(d, "0").status_code == 503 and "no model" in ask(d, "0").json()["error"]["message"]
+
+
+def test_many_models_that_nobody_uses_have_no_series(tmp_path):
+    """A scrape of two thousand models had 40 MB; twelve of them held /health back for seconds."""
+    models = tmp_path / "models"
+    models.mkdir()
+    for i in range(70):
+        (models / f"m{i}.gguf").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
+    with Daemon("model.path=tidepool", f"server.models_dir={models}") as d:
+        assert len(httpx.get(d.url + "/v1/models").json()["data"]) == 71
+        body = {"model": "m7", "prompt": "x", "max_tokens": 1}
+        assert httpx.post(d.url + "/v1/completions", json=body, timeout=60).status_code == 200
+        text = httpx.get(d.url + "/metrics").text
+        assert set(re.findall(r'model="([^"]+)"', text)) == {"tidepool", "m7"}
+
+
+def test_a_long_list_of_stop_tokens_takes_no_time(tmp_path):
+    """Each id was sought among all before it: a million of them held other models' requests back for ten seconds."""
+    source = ROOT / "tests/golden/models/tidepool"
+    folder = next(path.parent for path in source.rglob("config.json"))
+    evil = tmp_path / "evil"
+    shutil.copytree(folder, evil)
+    config = json.loads((evil / "config.json").read_text())
+    (evil / "config.json").write_text(json.dumps(config | {"eos_token_id": [i % 2000 for i in range(900_000)]}))
+    done = subprocess.run([str(THERMOCLINE), "inspect", str(evil)], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 0, done.stderr
 
 
 def test_two_spellings_of_a_tensor_are_refused(tmp_path):
