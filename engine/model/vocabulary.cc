@@ -90,12 +90,18 @@ Status ValidateVocabulary(const Vocabulary& v) {
   if (v.kind == VocabularyKind::kNone) return OkStatus();
   if (v.tokens.empty())
     return base::InvalidArgument("tokenizer.ggml.tokens: the vocabulary is empty");
-  constexpr std::size_t kTokenBytesMax = 1024;
+  // Of each token and of all, whose tries take fifty times the bytes: models' have some two million.
+  constexpr std::size_t kTokenBytesMax = 1024, kTextBytesMax = 4 << 20;
+  std::size_t text = 0;
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {
+    text += v.tokens[id].size();
     if (v.tokens[id].size() > kTokenBytesMax)
       return base::InvalidArgument("token ", id, " has ", v.tokens[id].size(), " bytes; at most ",
                                    kTokenBytesMax, " are supported");
   }
+  if (text > kTextBytesMax)
+    return base::InvalidArgument("the vocabulary's tokens have ", text, " bytes; at most ",
+                                 kTextBytesMax, " are supported");
   if (v.types.size() != v.tokens.size()) {
     return base::InvalidArgument("tokenizer.ggml.token_type has ", v.types.size(),
                                  " entries, the vocabulary ", v.tokens.size());

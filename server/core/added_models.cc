@@ -50,6 +50,13 @@ const AddedModels::Alias* AddedModels::FindAlias(const std::string& name) const 
   return found == aliases.end() ? nullptr : &*found;
 }
 
+bool IsAddableName(std::string_view name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return c > ' ' && c < '\x7F' && c != ',' && c != '"' && c != '\\';
+  });
+  return !name.empty() && name.size() <= kNameBytesMax && plain && name != "*";
+}
+
 Result<AddedModels> ReadAddedModels(const std::string& folder) {
   const std::string path = folder + kAddedFile;
   constexpr std::uint64_t kFileBytesMax = 16 << 20;
@@ -64,12 +71,12 @@ Result<AddedModels> ReadAddedModels(const std::string& folder) {
         {.name = TextOf(each, "name"),
          .path = TextOf(each, "path"),
          .fetched = fetched != nullptr && fetched->is_bool() && fetched->as_bool()});
-    if (added.models.back().name.empty() || added.models.back().path.empty())
+    if (!IsAddableName(added.models.back().name) || added.models.back().path.empty())
       return Malformed(path);
   }
   for (const Json& each : ListOf(*file, "aliases")) {
     added.aliases.push_back({.alias = TextOf(each, "alias"), .model = TextOf(each, "model")});
-    if (added.aliases.back().alias.empty() || added.aliases.back().model.empty())
+    if (!IsAddableName(added.aliases.back().alias) || added.aliases.back().model.empty())
       return Malformed(path);
   }
   return added;

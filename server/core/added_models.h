@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -27,7 +28,12 @@ struct AddedModels {
   const Alias* FindAlias(const std::string& name) const;
 };
 
-// The file in `folder`; nothing if there is none. InvalidArgument: it is malformed.
+// True for 1 to kNameBytesMax letters, digits and marks that need no quotes, but not "*".
+inline constexpr std::size_t kNameBytesMax = 128;
+bool IsAddableName(std::string_view name);
+
+// The file in `folder`; nothing if there is none. InvalidArgument: it is malformed, or a name is not
+// addable.
 Result<AddedModels> ReadAddedModels(const std::string& folder);
 
 // Reads, changes and writes the file, unless `change` returns an error. One process and thread at a

@@ -245,6 +245,14 @@ void AddModel(const std::string& path, const std::string& name, YAML::Node& list
   list.push_back(node);
 }
 
+// What clients have added. A damaged file of the folder keeps nothing else from being served.
+AddedModels AddedTo(const std::string& folder) {
+  auto added = ReadAddedModels(folder);
+  if (added.ok()) return *std::move(added);
+  base::LogWarning("what clients have added is left out: ", added.status().message());
+  return {};
+}
+
 // Appends the models that server.models_dir holds, and those that clients have added there.
 Status AddFolder(const std::string& path, const ServerConfig& daemon, YAML::Node& list) {
   std::error_code error;
@@ -252,7 +260,7 @@ Status AddFolder(const std::string& path, const ServerConfig& daemon, YAML::Node
     return base::NotFound("server.models_dir: ", daemon.models_dir, " is not a folder");
   for (const hub::FoundModel& found : hub::ModelsIn(daemon.models_dir))
     AddModel(found.path, found.name, list);
-  ASSIGN_OR_RETURN(const AddedModels added, ReadAddedModels(daemon.models_dir));
+  const AddedModels added = AddedTo(daemon.models_dir);
   for (const AddedModels::Model& each : added.models) {
     if (base::PathExists(each.path))
       AddModel(each.path, each.name, list);
@@ -297,8 +305,8 @@ Result<YAML::Node> ListOf(const YAML::Node& root, const std::string& path, bool 
 }
 
 // Adds the names that clients have given to models, but for those that are taken.
-Status AddAliases(const std::string& folder, std::vector<ModelEntry>& entries) {
-  ASSIGN_OR_RETURN(AddedModels added, ReadAddedModels(folder));
+void AddAliases(const std::string& folder, std::vector<ModelEntry>& entries) {
+  const AddedModels added = AddedTo(folder);
   std::set<std::string> taken;
   for (const ModelEntry& entry : entries)
     for (const std::string& name : ModelNames(*entry.config)) taken.insert(PlainName(name));
@@ -315,7 +323,6 @@ Status AddAliases(const std::string& folder, std::vector<ModelEntry>& entries) {
       if (PlainName(each.model) == PlainName(name)) add(each.alias);
     entry.config = std::move(config);
   }
-  return OkStatus();
 }
 
 // Reads the list of models. The prefixes of each model have a folder of their own, and an equal
@@ -343,7 +350,7 @@ Status ReadModels(const YAML::Node& root, const std::string& path, bool path_giv
     }
     entries.push_back(std::move(entry));
   }
-  if (!config.models_dir.empty()) RETURN_IF_ERROR(AddAliases(config.models_dir, entries));
+  if (!config.models_dir.empty()) AddAliases(config.models_dir, entries);
   config.models = std::move(entries);
   return OkStatus();
 }

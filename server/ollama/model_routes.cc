@@ -45,12 +45,8 @@ Action DoneOrRefusal(Service& service, const ResponseHead& head, const Status& s
 }
 
 Status CheckAlias(const std::string& alias) {
-  constexpr std::size_t kBytesMax = 128;
-  const bool plain = std::all_of(alias.begin(), alias.end(), [](char c) {
-    return c > ' ' && c < '\x7F' && c != ',' && c != '"' && c != '\\';
-  });
-  if (!alias.empty() && alias.size() <= kBytesMax && plain && alias != "*") return OkStatus();
-  return base::InvalidArgument("expected 1 to ", kBytesMax,
+  if (server::IsAddableName(alias)) return OkStatus();
+  return base::InvalidArgument("expected 1 to ", server::kNameBytesMax,
                                " letters, digits and marks without blanks and commas")
       .WithField("destination");
 }

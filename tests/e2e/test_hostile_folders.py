@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 
+import gguf
 import httpx
 import pytest
 from conftest import ROOT, THERMOCLINE, Daemon, memory_mib, wait_until
@@ -113,7 +114,7 @@ def test_a_long_template_is_refused(tmp_path):
     """It became a hundred times its bytes: 20 MiB took 2.4 GiB of a budget of one, for ten seconds that no signal ended."""
     evil = copy(ROOT / "config/models/tidepool.gguf", tmp_path / "evil.gguf", fields={"tokenizer.chat_template": "{{a}}" * 60_000})
     with Daemon(f"model.path={evil}", wait=False) as d:
-        assert d.ended.wait(60) and "the chat template has 300000 bytes" in d.text()
+        assert d.process.wait(60) == 78 and d.ended.wait(60) and "the chat template has 300000 bytes" in d.text()
 
 
 def test_a_file_of_the_folder_takes_no_name_and_no_start(tmp_path):
@@ -154,6 +155,33 @@ def test_a_long_list_of_stop_tokens_takes_no_time(tmp_path):
     (evil / "config.json").write_text(json.dumps(config | {"eos_token_id": [i % 2000 for i in range(900_000)]}))
     done = subprocess.run([str(THERMOCLINE), "inspect", str(evil)], capture_output=True, text=True, timeout=10)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_vocabulary_of_long_tokens_is_refused(tmp_path):
+    """The tries of a grammar took 3.2 GiB for 62,741 tokens of a thousand bytes."""
+    tokens = [f"{i:04x}" + "x" * 900 for i in range(5000)]
+    evil = tmp_path / "evil.gguf"
+    writer = gguf.GGUFWriter(evil, "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * len(tokens))
+    writer.add_token_merges([])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert "the vocabulary's tokens have 4520000 bytes" in refusal(evil)
+
+
+def test_a_damaged_list_of_added_models_keeps_nothing_from_being_served(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    for text in ("{", '{"models": [{"name": "a\\u001bb", "path": "/dev/zero", "fetched": true}], "aliases": []}'):
+        (models / "added-models.json").write_text(text)
+        with Daemon("model.path=tidepool", f"server.models_dir={models}") as d:
+            assert [m["id"] for m in httpx.get(d.url + "/v1/models").json()["data"]] == ["tidepool"]
+            assert "what clients have added is left out" in d.text()
 
 
 def test_two_spellings_of_a_tensor_are_refused(tmp_path):
