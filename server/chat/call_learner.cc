@@ -51,7 +51,9 @@ class ArgumentFinder {
 
  private:
   static Span FindJson(const std::string& text, std::size_t at) {
-    for (std::size_t i = text.find('{', at); i != kNowhere; i = text.find('{', i + 1)) {
+    int tries = 256;  // a template may write braces without end
+    for (std::size_t i = text.find('{', at); i != kNowhere && tries > 0;
+         i = text.find('{', i + 1), --tries) {
       const std::size_t end = EndOfJson(text, i);
       if (end == kNowhere) continue;
       const auto json = base::ParseJson(text.substr(i, end - i));

@@ -113,12 +113,13 @@ class Probe {
 
  private:
   bool Mentions(const std::string& text) const { return template_.source.find(text) != kNowhere; }
-  // "" if the template rejects the conversation.
+  // "" if the template rejects the conversation, or writes far more than it says.
   std::string Render(Json::Array messages, bool generate) const {
     const auto text = template_.render(Json::Object{{"messages", std::move(messages)},
                                                     {format_.tools_variable, tools_},
                                                     {"add_generation_prompt", generate}});
-    return text.ok() ? *text : "";
+    constexpr std::size_t kBytesMax = 64 << 10;
+    return text.ok() && text->size() <= kBytesMax ? *text : "";
   }
 
   void FindReasoning() {

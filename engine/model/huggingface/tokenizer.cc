@@ -13,8 +13,9 @@
 namespace thermocline::model {
 namespace {
 
-// A vocabulary of half a million tokens and as many merges has three million values.
-constexpr std::size_t kTokenizerValuesMax = 8 << 20;
+// Gemma's file has 33 MiB and two million values: 2^18 tokens and twice as many merges.
+constexpr std::size_t kTokenizerValuesMax = 3 << 20;
+constexpr std::uint64_t kTokenizerBytesMax = 64 << 20;
 
 std::string Join(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
@@ -290,7 +291,7 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
 
 // Adds the tokens that tokenizer.model lacks because they were added later, from tokenizer.json.
 Status AddTokensOf(const std::string& path, Vocabulary& v) {
-  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path));
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, kTokenizerBytesMax));
   const auto tokenizer = base::ParseJsonOf(text, kTokenizerValuesMax);
   if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
   const Json* added = tokenizer->Find("added_tokens");
@@ -347,7 +348,7 @@ void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
 }  // namespace
 
 Result<Vocabulary> ReadSentencePieceModel(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string bytes, base::ReadFileToString(path));
+  ASSIGN_OR_RETURN(const std::string bytes, base::ReadFileToString(path, kTokenizerBytesMax));
   Vocabulary v;
   v.kind = VocabularyKind::kSentencePiece;
   v.add_bos = true;
@@ -366,7 +367,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     ASSIGN_OR_RETURN(v, ReadSentencePieceModel(sentencepiece));
     if (base::PathExists(json_path)) RETURN_IF_ERROR(AddTokensOf(json_path, v));
   } else if (base::PathExists(json_path)) {
-    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(json_path));
+    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(json_path, kTokenizerBytesMax));
     const auto tokenizer = base::ParseJsonOf(text, kTokenizerValuesMax);
     if (!tokenizer.ok()) return tokenizer.status().Annotate(json_path);
     const Status parsed = ParseTokenizerJson(*tokenizer, v);
@@ -378,7 +379,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   const std::string config_path = Join(folder, "tokenizer_config.json"),
                     jinja_path = Join(folder, "chat_template.jinja");
   if (base::PathExists(config_path)) {
-    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(config_path));
+    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(config_path, kTokenizerBytesMax));
     const auto config = base::ParseJsonOf(text, kTokenizerValuesMax);
     if (!config.ok()) return config.status().Annotate(config_path);
     ApplyTokenizerConfig(*config, v);
