@@ -72,6 +72,7 @@ double Engine::WaitS() const { return impl_->WaitS(); }
 void Engine::FreezeController(bool frozen) { impl_->FreezeController(frozen); }
 void Engine::StopAccepting() { impl_->StopAccepting(); }
 void Engine::CancelAll(CancelCause cause) { impl_->CancelAll(cause); }
+std::vector<AdapterChoice> Engine::adapters() const { return impl_->adapters(); }
 const SamplingDefaults& Engine::sampling() const { return impl_->sampling(); }
 bool Engine::writes() const { return impl_->writes(); }
 Pooling Engine::pooling() const { return impl_->pooling(); }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/api/adapter_choice.h"
 #include "engine/api/expert_stats.h"
 #include "engine/api/ffn_stats.h"
 #include "engine/api/flash_stats.h"
@@ -189,6 +190,8 @@ class Engine {
   const text::Tokenizer& tokenizer() const;
   // The recommendation of the model's makers.
   const SamplingDefaults& sampling() const;
+  // The LoRA adapters, by number.
+  std::vector<AdapterChoice> adapters() const;
   // False for an encoder, which makes vectors of texts and refuses other requests.
   bool writes() const;
   // The pooling that the model's makers recommend for embeddings; kMean if they recommend none.

@@ -227,7 +227,9 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
   if (request.embed.has_value() && transformer_->device() != nullptr)
     return base::FailedPrecondition(
         "embeddings need the hidden states, which a GPU keeps; serve them with hot.device: cpu");
-  RETURN_IF_ERROR(model_->ModesFor(request.ffn_mode, request.kl_max).status());
+  RETURN_IF_ERROR(CompleteAdapters(request));
+  RETURN_IF_ERROR(
+      model_->ModesFor(request.ffn_mode, request.kl_max, *request.adapter_scales).status());
   RETURN_IF_ERROR(ValidateSpeculation(request, speculation_->mode(), speculation_->not_ahead()));
   if (!accepting_) return ShuttingDown();
   const std::int64_t tokens = request.prompt.size();
@@ -240,6 +242,33 @@ Result<std::shared_ptr<TokenChannel>> Engine::Impl::Submit(Request request,
       {.request = std::move(request), .channel = channel, .submitted = sched::SteadyClock::now()},
       reserved.value_or(tokens));
   return channel;
+}
+
+std::vector<AdapterChoice> Engine::Impl::adapters() const {
+  std::vector<AdapterChoice> all;
+  if (model_->adapters == nullptr) return all;
+  for (const load::LoadedAdapter& each : model_->adapters->list)
+    all.push_back({.name = each.name, .path = each.path, .scale = each.scale});
+  return all;
+}
+
+// Keys and values depend on the adapters, so requests share prefixes only with the same ones.
+Status Engine::Impl::CompleteAdapters(Request& request) const {
+  const load::Adapters* all = model_->adapters.get();
+  const std::size_t count = all == nullptr ? 0 : all->list.size();
+  if (!request.adapter_scales.has_value())
+    request.adapter_scales = all == nullptr ? std::vector<float>{} : all->defaults();
+  if (request.adapter_scales->size() != count)
+    return base::InvalidArgument("factors of ", request.adapter_scales->size(),
+                                 " LoRA adapters, and the model has ", count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float scale = (*request.adapter_scales)[i];
+    if (!(std::abs(scale) <= kAdapterScaleMax))
+      return base::InvalidArgument("the scale ", scale, " of a LoRA adapter is not within ",
+                                   -kAdapterScaleMax, " and ", kAdapterScaleMax);
+    if (scale != 0) request.prefix_owner += StrCat("\nlora ", all->list[i].hash, " ", scale);
+  }
+  return OkStatus();
 }
 
 void Engine::Impl::Complete(Request& request) {

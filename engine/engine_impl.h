@@ -61,6 +61,7 @@ class Engine::Impl {
   void StopAccepting() { accepting_ = false; }
   void CancelAll(CancelCause cause) { queue_->CancelAll(cause); }
   const SamplingDefaults& sampling() const { return model_->sampling; }
+  std::vector<AdapterChoice> adapters() const;
   std::shared_ptr<const EngineMeasurements> measurements() const { return measured_; }
   bool writes() const { return !model_->config.architecture->encoder; }
   Pooling pooling() const {
@@ -84,6 +85,7 @@ class Engine::Impl {
   void PublishSpeculation();
 
   // Fills in the model's data that the sampler needs.
+  Status CompleteAdapters(Request& request) const;
   void Complete(Request& request);
 
   EngineStats::PrefixCache PrefixStats() const;

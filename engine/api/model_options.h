@@ -52,6 +52,8 @@ struct ModelOptions {
   std::optional<Activation> activation = {};  // of the feed-forward network; none = the file's
   KvType kv_type = KvType::kF16;
   FileReading reading = FileReading::kAuto;
+  // LoRA adapters: "[NAME=]PATH[:SCALE],..."; the scale is that of requests that choose none.
+  std::string lora = {};
   bool verify = false;         // refuse NaN and infinite weights
   bool quantize_head = false;  // a float output head as q8_0
   FfnOptions ffn = {};         // the neurons that are computed

@@ -31,6 +31,9 @@ void AddModel(ModelOptions& o, Rows& rows) {
         "How the model's file is read: cached; direct, around the page cache, so that memory holds "
         "no second copy of the weights; auto: direct where a GPU shares the memory or the file is "
         "larger than half of what is free"},
+       {kModel, "--lora", "model.lora", TextValue{&o.lora},
+        "LoRA adapters, GGUF files or folders of PEFT: [NAME=]PATH[:SCALE],... A request that names "
+        "none has each with its scale, 1 if not given"},
        {kModel, "--verify", "model.verify", BoolValue{&o.verify},
         "Refuse NaN and infinite weights"},
        {kContext, "--context", "engine.context_length", IntValue{&o.context_length, 0, 1 << 24},

@@ -33,6 +33,8 @@ struct Request {
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::string ffn_mode = {};      // modes of the feed-forward networks (ffn_mode.h); "" = as loaded
   double kl_max = -1;             // of mode inputs, as FfnOptions; below 0 = as loaded
+  // The factor of each LoRA adapter of the model, 0 = not applied; absent: as loaded.
+  std::optional<std::vector<float>> adapter_scales = {};
   std::optional<SpecMode> spec_mode = {};  // absent: as loaded
   int spec_tokens = -1;                // SpecOptions::tokens_max of this request; -1 = as loaded
   bool ignore_eos = false;             // go on after the model's stop tokens (benchmarks)

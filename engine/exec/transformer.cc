@@ -58,6 +58,10 @@ Transformer::Transformer(Params p)
       flash_(p.flash),
       stream_(p.stream) {
   multiplier_.SetPrefetch(p.prefetch_bytes);
+  if (p.updates != nullptr) {
+    updates_.emplace(*p.updates, ops_, pool_, ws_.tokens_max);
+    multiplier_.SetUpdates(&*updates_);
+  }
   device_parts_.reserve(p.tokens_max);
   if (config_.recurrent.any())
     recurrent_.emplace(RecurrentBlock::Params{.config = config_,

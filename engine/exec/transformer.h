@@ -64,6 +64,7 @@ class Transformer {
     // The partitions of a mixture, each of which computes its own experts. Both null: all are here.
     std::unique_ptr<ffn::ExpertPartition> hot_experts = nullptr;
     ffn::ExpertPartition* device_experts = nullptr;  // borrowed
+    const nn::UpdateTable* updates = nullptr;        // of adapters; null: there are none
     gpu::DeviceForward* device = nullptr;  // computes the layers placed on a device; null: none
     Ablation ablation = {};
   };
@@ -120,6 +121,12 @@ class Transformer {
   // Sets a function that is called repeatedly while a step waits for flash; false cancels it
   // (Cancelled).
   void SetOnWait(const std::function<bool()>& on_wait);
+
+  // Sets the factor of each adapter from now on; empty: none is applied. With an adapter all
+  // networks are computed in mode dense. Requires: the updates were given, if any factor is not 0.
+  void SetAdapterScales(std::span<const float> scales) {
+    if (updates_.has_value()) updates_->SetScales(scales);
+  }
 
   // Modes, counters and taps of the feed-forward networks.
   ffn::SparseFfn& ffn() { return ffn_; }
@@ -198,6 +205,7 @@ class Transformer {
   base::WorkerPool& pool_;
   nn::Workspace ws_;
   nn::Multiplier multiplier_;
+  std::optional<nn::LowRankUpdates> updates_;
   std::optional<LayerInputs> layer_inputs_;
   std::optional<AltUp> altup_;
   ffn::SparseFfn ffn_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/system_memory.h"
 #include "engine/load/early_placement.h"
@@ -244,10 +245,11 @@ Status KeepOnHost(const ModelOptions& options, const model::ModelConfig& config,
   const bool four_bits = options.kv_type == KvType::kQ4_0;
   const bool unified = config.experts.any() && (*gpu)->properties().unified;
   const bool host = !config.DeviceComputesLayers() && !config.experts.any();
-  const bool inputs = options.ffn.Names(FfnMode::kInputs);
-  if (!unified && !host && !four_bits && !inputs) return OkStatus();
+  const bool inputs = options.ffn.Names(FfnMode::kInputs), adapters = !options.lora.empty();
+  if (!unified && !host && !four_bits && !inputs && !adapters) return OkStatus();
   const Status why = base::FailedPrecondition(
       inputs      ? "mode 'inputs' is computed by the CPU alone"
+      : adapters  ? "LoRA adapters are computed by the CPU alone"
       : four_bits ? "GPUs have no kernels for keys and values of type q4_0: use q8_0 or f16"
       : unified   ? "a mixture's experts gain nothing from a GPU that shares the host's memory"
                   : StrCat("layers of the family '", config.architecture->name,
@@ -277,6 +279,18 @@ Status TryEarly(const LoadOptions& options, Accelerator& gpu, FfnPlan& plan, Loa
   return OkStatus();
 }
 
+// Adapters change products of matrices that are in memory, all of them on one side.
+Status CheckAdapters(const ModelOptions& options, const MemoryPlan& memory) {
+  if (options.lora.empty()) return OkStatus();
+  if (options.hot.bytes > 0 && options.hot.device != HotDevice::kCuda)
+    return base::FailedPrecondition(
+        "lora: adapters are not computed beside a hot tier (hot.bytes)");
+  if (memory.tier == MemoryPlan::Tier::kNeurons)
+    return base::FailedPrecondition(
+        "lora: the model does not fit into memory, and adapters do not change neurons on flash");
+  return OkStatus();
+}
+
 // `gpu`: the opened GPU, or the error. `early`: receives the GPU's share if that is decided before
 // loading; from then on the host does not have the whole model.
 Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator gpu,
@@ -301,14 +315,17 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
+  ASSIGN_OR_RETURN(const auto choices, ParseAdapters(options.model.lora));
+  ASSIGN_OR_RETURN(auto adapters, OpenAdapters(choices, file.config));
+  const std::size_t adapter_bytes = BytesOf(adapters);
   // A GPU allocates its KV cache in full, so the default context is capped.
   if (gpu.ok()) sizes.context_default_max = std::min(sizes.context_default_max, kContextDefault);
-  ASSIGN_OR_RETURN(options.model.context_length,
-                   ChooseContext({.file = file,
-                                  .ffn = plan,
-                                  .options = options.model,
-                                  .sizes = sizes,
-                                  .threads = loaded->pool->threads()}));
+  ASSIGN_OR_RETURN(options.model.context_length, ChooseContext({.file = file,
+                                                                .ffn = plan,
+                                                                .options = options.model,
+                                                                .sizes = sizes,
+                                                                .threads = loaded->pool->threads(),
+                                                                .adapter_bytes = adapter_bytes}));
   loaded->context = options.model.context_length;
   CHECK(!file.config.architecture->encoder || sizes.tokens_max >= loaded->context);
   RETURN_IF_ERROR(TryEarly(options, gpu, plan, *loaded, early));
@@ -319,7 +336,8 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
                                                 .options = options.model,
                                                 .sizes = options.sizes,
                                                 .threads = loaded->pool->threads(),
-                                                .device = device},
+                                                .device = device,
+                                                .adapter_bytes = adapter_bytes},
                                                file, plan, gpu, bundle));
   const MemoryPlan::Tier planned = device != nullptr && device->beside_flash()
                                        ? MemoryPlan::Tier::kNeurons
@@ -330,6 +348,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
         ": memory became short while the model was planned: end other programs, give a shorter "
         "context, or leave the GPU out (device cpu)");
   }
+  RETURN_IF_ERROR(CheckAdapters(options.model, loaded->memory));
   if (loaded->memory.tier != MemoryPlan::Tier::kMemory) ahead.reset();
   RETURN_IF_ERROR(LoadHeldWeights(file, options, device, plan, *loaded));
   ahead.reset();
@@ -342,6 +361,10 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   RETURN_IF_ERROR(SetUpFfn(file, options, std::move(plan), std::move(bundle), measurable, *loaded));
   RETURN_IF_ERROR(SetUpHotTier(file, options, std::move(gpu), device, *loaded));
   RETURN_IF_ERROR(CheckAblation(*loaded));
+  if (!choices.empty()) {
+    ASSIGN_OR_RETURN(loaded->adapters,
+                     PackAdapters(choices, std::move(adapters), *loaded->weights));
+  }
   if (loaded->device == nullptr) loaded->file.reset();
   return loaded;
 }

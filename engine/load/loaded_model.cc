@@ -94,7 +94,17 @@ std::vector<FfnMode> LoadedModel::OfferedModes() const {
   return out;
 }
 
-Result<RequestModes> LoadedModel::ModesFor(const std::string& text, double kl_max) const {
+Result<RequestModes> LoadedModel::ModesFor(const std::string& text, double kl_max,
+                                           std::span<const float> adapter_scales) const {
+  const bool adapted = std::any_of(adapter_scales.begin(), adapter_scales.end(),
+                                   [](float scale) { return scale != 0; });
+  if (adapted) {
+    if (text != "" && text != "auto" && text != "dense")
+      return base::FailedPrecondition("a request with a LoRA adapter is computed in mode 'dense'")
+          .WithField("ffn_mode");
+    return RequestModes{.layers = std::vector<FfnMode>(ffn_modes.size(), FfnMode::kDense),
+                        .adapters = {adapter_scales.begin(), adapter_scales.end()}};
+  }
   auto layers = LayerModesFor(text);
   if (!layers.ok()) return layers.status().WithField("ffn_mode");
   RequestModes modes{.layers = *std::move(layers)};
@@ -118,6 +128,7 @@ void LoadedModel::SetModes(exec::Transformer& transformer, const RequestModes& m
         policy.mode == FfnMode::kThreshold ? predictors->layers[l].threshold.value_or(0.0F) : 0.0F;
     policy.input_point = modes.input_point;
   }
+  transformer.SetAdapterScales(modes.adapters);
 }
 
 HotStats LoadedModel::hot_stats(const exec::Transformer& transformer) const {
@@ -225,9 +236,13 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .expert_networks = expert_networks.get(),
                                 .hot_experts = std::move(experts),
                                 .device_experts = device_experts.get(),
+                                .updates = adapters != nullptr ? &adapters->updates : nullptr,
                                 .device = device_forward.get(),
                                 .ablation = ablation});
-  SetModes(*transformer, {.layers = ffn_modes});
+  // What was loaded can be computed.
+  const std::vector<float> scales =
+      adapters != nullptr ? adapters->defaults() : std::vector<float>();
+  SetModes(*transformer, *ModesFor("", -1, scales));
   return transformer;
 }
 

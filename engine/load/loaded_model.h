@@ -11,6 +11,7 @@
 #include "engine/exec/transformer.h"
 #include "engine/ffn/neuron_split.h"
 #include "engine/gpu/device_experts.h"
+#include "engine/load/adapters.h"
 #include "engine/load/ffn_setup.h"
 #include "engine/load/memory_plan.h"
 #include "engine/load/request_modes.h"
@@ -62,6 +63,7 @@ struct LoadedModel {
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<base::WorkerPool> pool;
   std::unique_ptr<model::Weights> weights;
+  std::unique_ptr<Adapters> adapters;  // null: none
   MemoryPlan memory;
   // The part of the model on flash; null: all of it is in memory. Modified only by the decode
   // thread.
@@ -158,7 +160,10 @@ struct LoadedModel {
   // mode inputs the maximum divergence `kl_max`; below 0: as loaded. InvalidArgument, or
   // FailedPrecondition for a mode that is not loaded or unavailable; the field is ffn_mode or
   // kl_max.
-  Result<RequestModes> ModesFor(const std::string& text, double kl_max = -1) const;
+  // With an adapter that is applied all layers are in mode dense, and `text` may name no other one.
+  // Requires: `adapter_scales` are as many as the adapters, or none.
+  Result<RequestModes> ModesFor(const std::string& text, double kl_max = -1,
+                                std::span<const float> adapter_scales = {}) const;
   Result<std::vector<FfnMode>> LayerModesFor(const std::string& text) const;
   // Sets these modes in the transformer's layers.
   void SetModes(exec::Transformer& transformer, const RequestModes& modes) const;

@@ -144,6 +144,7 @@ class Planner {
     }
     if (n_.options.memory.requests_bytes > 0)
       plan.lines.push_back({"requests", n_.options.memory.requests_bytes});
+    if (n_.adapter_bytes > 0) plan.lines.push_back({"LoRA adapters", n_.adapter_bytes});
     if (sizes_.predictors > 0) plan.lines.push_back({"predictors", sizes_.predictors});
     if (const GrammarSizes& g = n_.sizes.grammars; g.most > 0) {
       plan.grammars = plan.grammars_least = g.least;

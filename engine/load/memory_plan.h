@@ -109,6 +109,7 @@ struct MemoryNeeds {
   const WorkSizes& sizes;
   int threads = 1;
   const DeviceShare* device = nullptr;  // null: the host holds everything
+  std::size_t adapter_bytes = 0;        // of LoRA adapters
 };
 
 // Tokens of a sequence: from the options, or the model's own limit as far as

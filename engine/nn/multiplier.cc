@@ -43,7 +43,10 @@ void Multiplier::Multiply(std::span<const Product> products, const kernels::Acti
   };
   int items = 0;
   for (const Product& product : products) items += num_items(product.linear->weight);
-  pool_.Run(items, [&](int item, int thread) {
+  const int reduced = updates_ != nullptr && !fold ? updates_->Begin(products, input, tokens) : 0;
+  pool_.Run(items + reduced, [&](int item, int thread) {
+    if (item < reduced) return updates_->Reduce(item);
+    item -= reduced;
     for (const Product& product : products) {
       const kernels::PackedMatrix& matrix = product.linear->weight;
       const int product_items = num_items(matrix), per_item = panels_per_item(matrix);
@@ -55,6 +58,7 @@ void Multiplier::Multiply(std::span<const Product> products, const kernels::Acti
       item -= product_items;
     }
   });
+  if (reduced > 0) updates_->End();
 }
 
 void Multiplier::MultiplyPanels(const Product& product, const kernels::Activations& input,

@@ -6,6 +6,7 @@
 
 #include "engine/base/worker_pool.h"
 #include "engine/model/weights/weights.h"
+#include "engine/nn/low_rank_updates.h"
 #include "engine/nn/product_tap.h"
 #include "engine/nn/workspace.h"
 #include "kernels/op_table.h"
@@ -42,6 +43,17 @@ class Multiplier {
   void SetTap(ProductTap* tap) { tap_ = tap; }
   ProductTap* tap() const { return tap_; }
 
+  // Sets the changes that adapters make to products from now on; null: none. Borrowed.
+  void SetUpdates(LowRankUpdates* updates) { updates_ = updates; }
+  // Adds them to a product that was computed elsewhere.
+  void Update(const Product& product, const kernels::Activations& input, int tokens) {
+    if (updates_ == nullptr) return;
+    const int items = updates_->Begin({&product, 1}, input, tokens);
+    if (items == 0) return;
+    pool_.Run(items, [this](int item, int) { updates_->Reduce(item); });
+    updates_->End();
+  }
+
   // A thread's scratch memory for panels of rows that are multiplied together.
   std::uint8_t* scratch(int thread) { return scratch_[thread].data(); }
 
@@ -54,6 +66,7 @@ class Multiplier {
   std::vector<std::vector<std::uint8_t>> scratch_;
   int prefetch_bytes_ = kernels::kPrefetchBytes;
   ProductTap* tap_ = nullptr;
+  LowRankUpdates* updates_ = nullptr;
 };
 
 // Scratch bytes for the panels of rows that are multiplied together, for the largest matrix whose

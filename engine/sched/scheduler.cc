@@ -116,7 +116,9 @@ Sequence* Scheduler::BeginQueued(std::uint64_t number) {
 }
 
 Sequence* Scheduler::Begin(Job job) {
-  auto modes = params_.model.ModesFor(job.request.ffn_mode, job.request.kl_max);
+  const Request& request = job.request;
+  auto modes = params_.model.ModesFor(request.ffn_mode, request.kl_max,
+                                      request.adapter_scales.value_or(std::vector<float>{}));
   CHECK(modes.ok());  // Submit has checked the modes
   const int rank = RankOf(job.request.tenant);
   sequences_.push_back(std::make_unique<Sequence>(std::move(job), params_.pool,

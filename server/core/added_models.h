@@ -32,8 +32,8 @@ struct AddedModels {
 inline constexpr std::size_t kNameBytesMax = 128;
 bool IsAddableName(std::string_view name);
 
-// The file in `folder`; nothing if there is none. InvalidArgument: it is malformed, or a name is not
-// addable.
+// The file in `folder`; nothing if there is none. InvalidArgument: it is malformed, or a name is
+// not addable.
 Result<AddedModels> ReadAddedModels(const std::string& folder);
 
 // Reads, changes and writes the file, unless `change` returns an error. One process and thread at a

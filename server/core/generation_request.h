@@ -10,6 +10,7 @@
 #include "engine/api/request.h"
 #include "engine/base/json.h"
 #include "server/chat/conversation.h"
+#include "server/core/chosen_adapters.h"
 
 namespace thermocline::server {
 
@@ -28,12 +29,13 @@ struct Infill {
 using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
 
 struct GenerationRequest {
-  std::string model = {};            // "" = not given
-  Request request = {};              // without prompt, tenant and deadline
-  std::vector<Prompt> prompts = {};  // at least one
-  std::string prompt_field = {};     // the protocol's name of the prompt field
-  std::string suffix_field = {};     // and of the field with the text behind a gap
-  int choices = 1;                   // per prompt
+  std::string model = {};                               // "" = not given
+  std::optional<std::vector<ChosenAdapter>> lora = {};  // absent: by `model`
+  Request request = {};                                 // without prompt, tenant and deadline
+  std::vector<Prompt> prompts = {};                     // at least one
+  std::string prompt_field = {};                        // the protocol's name of the prompt field
+  std::string suffix_field = {};  // and of the field with the text behind a gap
+  int choices = 1;                // per prompt
   std::optional<GrammarSpec> grammar = {};
   // Set for a conversation: the output is parsed into reasoning, text and calls
   // (Submission::parser_config).

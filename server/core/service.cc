@@ -14,12 +14,24 @@
 
 namespace thermocline::server {
 
+namespace {
+
+// A LoRA adapter is named like a model, and then computed with it.
+void AddAdapters(const ServerConfig& config, std::vector<std::string>& names) {
+  const auto adapters = ParseAdapters(config.model.lora);
+  if (!adapters.ok()) return;  // the model is not loaded then
+  for (const AdapterChoice& each : *adapters) names.push_back(base::ReplaceInvalidUtf8(each.name));
+}
+
+}  // namespace
+
 std::vector<std::string> ModelNames(const ServerConfig& config) {
   std::string name = config.model_name;
   if (name.empty()) name = hub::ServedName(config.model.path);
   std::vector<std::string> names = SplitList(config.model_aliases);
   names.insert(names.begin(),
                base::ReplaceInvalidUtf8(name));  // a file's name may be invalid UTF-8
+  AddAdapters(config, names);
   return names;
 }
 
@@ -37,6 +49,7 @@ Service::Service(std::shared_ptr<const ReloadableConfig> reloadable,
 std::vector<std::string> Service::model_names() const {
   std::vector<std::string> names = SplitList(reloadable()->config.model_aliases);
   names.insert(names.begin(), model_name_);
+  AddAdapters(config_, names);
   return names;
 }
 
@@ -138,12 +151,14 @@ void Service::OpenTokenFile() {
 }
 
 void Service::ReadFacts() {
+  constexpr std::size_t kHeaderBytes = 64 << 20;  // about what a header's values take
   auto facts = std::make_shared<ModelFacts>();
   try {
     *facts = ReadModelFacts(config_.model.path);
   } catch (const std::exception& error) {  // memory was lacking
     base::LogWarning("the facts of ", model_name(), " are unknown: ", error.what());
   }
+  TrimHeap(kHeaderBytes);
   const base::MutexLock lock(facts_mutex_);
   facts_ = std::move(facts);
 }

@@ -114,6 +114,8 @@ Result<Submission> Submission::Admit(Service& service, Sender sender,
   RETURN_IF_ERROR(CheckModel(service, generation.model));
   RETURN_IF_ERROR(service.Readiness());
   RETURN_IF_ERROR(CheckTokens(service, generation.request.stop_tokens).WithField("stop_token_ids"));
+  ASSIGN_OR_RETURN(generation.request.adapter_scales,
+                   AdapterScalesOf(*service.engine(), generation.model, generation.lora));
   Submission submission(service, std::move(sender), std::move(generation));
   const Sender& from = submission.sender_;
   Request& request = submission.generation_request_.request;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/request_limits.h"
+#include "server/protocol/adapter_fields.h"
 #include "server/protocol/sampling_fields.h"
 #include "server/protocol/structured_output.h"
 
@@ -50,6 +51,7 @@ void ReadShared(Fields& fields, const protocol::RequestDefaults& defaults, Llama
   out.return_tokens = fields.Bool("return_tokens", false);
   request.progress = fields.Bool("return_progress", false) && out.stream;
   generation.choices = fields.Int32("n", 1, 1, 1);
+  protocol::ReadAdapters(fields, generation);
   generation.grammar = protocol::ReadStructuredOutput(fields);
 }
 

@@ -101,6 +101,20 @@ Action Slots(Service& service, const HttpRequest& request, const ResponseHead& h
   return http::JsonResponse(head, 200, Json(std::move(slots)));
 }
 
+// The adapters by number, with the scales of requests that choose none.
+Action ListAdapters(Service& service, const HttpRequest&, const ResponseHead& head) {
+  const Status ready = service.Readiness();
+  if (!ready.ok()) return http::FailureResponse(service, head, ready);
+  Json::Array list;
+  for (const AdapterChoice& each : service.engine()->adapters())
+    list.push_back(Json::Object{
+        {"id", list.size()},
+        {"name", each.name},
+        {"path", std::filesystem::path(each.path).lexically_normal().filename().string()},
+        {"scale", each.scale}});
+  return http::JsonResponse(head, 200, Json(std::move(list)));
+}
+
 Action Health(Service& service, const HttpRequest&, const ResponseHead& head) {
   const Status ready = service.Readiness();
   if (!ready.ok()) return http::FailureResponse(service, head, ready);
@@ -166,6 +180,7 @@ constexpr http::Route kRoutes[] = {
     {"POST", "/infill", Infill},
     {"GET", "/props", Properties},
     {"GET", "/slots", Slots},
+    {"GET", "/lora-adapters", ListAdapters},
     {"GET", "/health", Health},
     {"POST", "/embedding", Embeddings},
     {"POST", "/tokenize", Tokenize},

@@ -71,7 +71,7 @@ inline constexpr ClientField kClientFields[] = {
      "\"xtc\", \"temperature\"], [\"dry\", \"top_k\", \"typ_p\", \"top_p\", \"min_p\", \"xtc\", "
      "\"temperature\"], [\"top_k\", \"top_p\", \"infill\"], \"dkypmxt\", \"edskypmxt\"]",
      "the samplers have one order"},
-    {"lora", "[[]]", "there are no adapters"},
+    {"lora", "[[]]", "adapters are chosen by the model's name on this route"},
     {"image_data", "[[]]", "images are not read"},
     {"post_sampling_probs", "[false]", "probabilities are those before sampling"},
     {"modalities", "[[\"text\"], []]", "answers are text"},

@@ -1,5 +1,6 @@
 #include "server/protocol/common_request.h"
 
+#include "server/protocol/adapter_fields.h"
 #include "server/protocol/sampling_fields.h"
 #include "server/protocol/structured_output.h"
 
@@ -114,6 +115,7 @@ void ReadCommon(Fields& fields, const RequestDefaults& defaults, int max_tokens_
   request.priority = fields.Int32("priority", 0, kPriorityMin, kPriorityMax);
   ReadStreamOptions(fields, out);
   ReadExtension(fields, out);
+  ReadAdapters(fields, out.generation);
   out.generation.grammar = ReadStructuredOutput(fields);
 }
 

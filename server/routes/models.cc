@@ -55,6 +55,8 @@ Json ModelJson(const Service& service, const std::string& name) {
                                           {"n_params", stats.num_parameters},
                                           {"n_vocab", stats.vocab_size},
                                           {"size", stats.weight_bytes}});
+  for (const AdapterChoice& each : service.engine()->adapters())  // as vLLM shows them
+    if (each.name == name) model.emplace_back("parent", service.model_name());
   Json::Array modes;
   for (const FfnMode mode : stats.ffn_offered) modes.emplace_back(FfnModeName(mode));
   model.emplace_back("ffn_modes", std::move(modes));

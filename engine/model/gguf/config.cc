@@ -224,8 +224,8 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   ASSIGN_OR_RETURN(const std::string type, keys.String("general.type"));
   if (type == "adapter")
     return base::InvalidArgument(
-        "holds a LoRA adapter, which is not applied to models here; take the model that it was "
-        "merged into");
+        "holds a LoRA adapter: give it as --lora (the daemon: model.lora) of the model that it was "
+        "made for");
   if (type == "imatrix")
     return base::InvalidArgument(
         "holds an importance matrix, no model: it is for `thermocline "

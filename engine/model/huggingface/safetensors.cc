@@ -8,7 +8,7 @@ namespace thermocline::model {
 namespace {
 
 constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{100} << 20;  // safetensors' own limit
-constexpr std::size_t kHeaderValuesMax = 1 << 20;  // some eight for each tensor
+constexpr std::size_t kHeaderValuesMax = 1 << 20;                    // some eight for each tensor
 
 Result<StoredTensor> TensorOf(const std::string& name, const Json& entry) {
   const Json *type = entry.Find("dtype"), *shape = entry.Find("shape"),

@@ -379,7 +379,8 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   const std::string config_path = Join(folder, "tokenizer_config.json"),
                     jinja_path = Join(folder, "chat_template.jinja");
   if (base::PathExists(config_path)) {
-    ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(config_path, kTokenizerBytesMax));
+    ASSIGN_OR_RETURN(const std::string text,
+                     base::ReadFileToString(config_path, kTokenizerBytesMax));
     const auto config = base::ParseJsonOf(text, kTokenizerValuesMax);
     if (!config.ok()) return config.status().Annotate(config_path);
     ApplyTokenizerConfig(*config, v);

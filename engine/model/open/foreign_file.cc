@@ -93,8 +93,8 @@ Status ForeignFolder(const std::string& folder) {
   if (base::PathExists(folder + "/adapter_config.json"))
     return base::InvalidArgument(
         folder,
-        ": a LoRA adapter, which is not applied to models here: take the model that it was "
-        "merged into");
+        ": a LoRA adapter: give it as --lora (the daemon: model.lora) of the model that it was "
+        "made for");
   if (const auto files = Names(folder, ".gguf"); !files.empty())
     return base::InvalidArgument(folder,
                                  ": a folder of GGUF files, without config.json: give one of ",
