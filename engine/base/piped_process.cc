@@ -1,8 +1,10 @@
 #include "engine/base/piped_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,19 @@ PipedProcess::~PipedProcess() {
   Kill();
   (void)Wait();
   ::close(output_);
+}
+
+void PipedProcess::Limit(std::uint64_t bytes, unsigned cpu_seconds) {
+  const MutexLock lock(mutex_);
+  if (pid_ <= 0) return;
+  const rlimit memory{bytes, bytes}, time{cpu_seconds, cpu_seconds};
+  ::prlimit(pid_, RLIMIT_AS, &memory, nullptr);
+  ::prlimit(pid_, RLIMIT_CPU, &time, nullptr);
+}
+
+bool PipedProcess::WaitForOutput(std::chrono::milliseconds most) const {
+  pollfd output{.fd = output_, .events = POLLIN, .revents = 0};
+  return ::poll(&output, 1, static_cast<int>(most.count())) > 0;
 }
 
 std::string PipedProcess::Read() {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +28,11 @@ class PipedProcess {
   PipedProcess(const PipedProcess&) = delete;
   PipedProcess& operator=(const PipedProcess&) = delete;
 
+  // Bounds the program's address space and its processor time from now on; beyond them allocations
+  // fail and it is killed.
+  void Limit(std::uint64_t bytes, unsigned cpu_seconds);
+  // Waits for output, or its end, at most so long; false: there is none yet.
+  bool WaitForOutput(std::chrono::milliseconds most) const;
   // Returns the output so far, waiting for one byte at least; "" = the program has closed its
   // output.
   std::string Read();

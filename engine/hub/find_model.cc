@@ -134,9 +134,13 @@ std::string ServedName(const std::string& path) {
   const fs::path file(path);
   if (const std::string blob = file.filename().string();
       blob.starts_with("sha256-") && file.parent_path().filename() == "blobs") {
+    // Only of known stores: a folder that looks like one may have any number of manifests.
     const std::string store = file.parent_path().parent_path().string();
-    for (const FoundModel& found : ModelsInStore(store.empty() ? "." : store))
-      if (fs::path(found.path).filename() == blob) return found.name;
+    const std::vector<std::string> stores = OllamaStores();
+    if (std::find(stores.begin(), stores.end(), store) != stores.end()) {
+      for (const FoundModel& found : ModelsInStore(store))
+        if (fs::path(found.path).filename() == blob) return found.name;
+    }
   }
   // A folder such as Qwen2.5-1.5B has no ending.
   const fs::path named = file.has_filename() ? file.filename() : file.parent_path().filename();

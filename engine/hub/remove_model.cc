@@ -116,6 +116,18 @@ Status RemoveFromStore(const std::string& store, const ModelName& name, const st
   return OkStatus();
 }
 
+// True if the file lies below `folder`, links of folders followed, and its path says so, too. The
+// file itself may be a link.
+bool LiesBelow(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const fs::path file(path);
+  if (file != file.lexically_normal() || !path.starts_with(folder + "/")) return false;
+  const fs::path real = fs::canonical(file.parent_path(), error),
+                 top = fs::canonical(folder, error);
+  const auto [end, rest] = std::mismatch(top.begin(), top.end(), real.begin(), real.end());
+  return !error && end == top.end();
+}
+
 Status RemoveAddress(const std::string& path, Remover& remover) {
   for (const std::string& part : PartsOf(path)) RETURN_IF_ERROR(remover.RemoveFile(part));
   std::error_code error;
@@ -136,17 +148,20 @@ Result<std::int64_t> RemoveModelAt(const ModelName& name, const std::string& pat
   const std::string store = OwnStore() + "/ollama";
   switch (name.kind) {
     case ModelName::Kind::kHub:
-      if (!path.starts_with(RepoFolder(name.repo) + "/snapshots/"))
+      if (!LiesBelow(path, RepoFolder(name.repo) + "/snapshots"))
         return base::FailedPrecondition(path, ": is not in the cache of ", name.repo);
       RETURN_IF_ERROR(RemoveFromHub(name.repo, path, remover));
       break;
     case ModelName::Kind::kRegistry:
-      if (!path.starts_with(store + "/"))
+      if (!LiesBelow(path, store))
         return base::FailedPrecondition(name.Shown(), " belongs to Ollama (", path,
                                         "); `ollama rm` deletes it");
       RETURN_IF_ERROR(RemoveFromStore(store, name, path, remover));
       break;
     case ModelName::Kind::kAddress:
+      // In a folder of its own, one for each address.
+      if (!LiesBelow(fs::path(path).parent_path().string(), OwnStore() + "/files"))
+        return base::FailedPrecondition(path, ": was not fetched from ", name.Shown());
       RETURN_IF_ERROR(RemoveAddress(path, remover));
   }
   return remover.bytes();

@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
 #include "engine/base/header_fields.h"
+#include "engine/base/json_limits.h"
 #include "engine/predictor/side_car.h"
 #include "engine/predictor/side_car_format.h"
 #include "kernels/sign_predict.h"
@@ -177,9 +178,13 @@ Result<SideCar> ReadSideCar(const std::string& path, const SideCarIdentity& expe
   ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
   ASSIGN_OR_RETURN(const SideCarPrefix prefix, ReadPrefix(*file));
   RETURN_IF_ERROR(VerifyChecksum(*file));
+  constexpr std::uint32_t kHeaderBytesMax = 16 << 20, kHeaderValuesMax = 1 << 20;
+  if (prefix.header_bytes > kHeaderBytesMax)
+    return base::DataLoss(path, ": the header has ", prefix.header_bytes, " bytes; at most ",
+                          kHeaderBytesMax, " are read");
   std::string text(prefix.header_bytes, '\0');
   RETURN_IF_ERROR(file->ReadAt(sizeof(prefix), std::as_writable_bytes(std::span(text))));
-  auto parsed = base::ParseJson(text);
+  auto parsed = base::ParseJsonOf(text, kHeaderValuesMax);
   if (!parsed.ok()) return parsed.status().Annotate(path + ": header");
   const Json& header = *parsed;
   RETURN_IF_ERROR(CheckIdentity(path, header, expected));

@@ -3,6 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/hash.h"
 #include "engine/base/header_fields.h"
+#include "engine/base/json_limits.h"
 #include "engine/store/bundle_format.h"
 #include "engine/store/bundle_layout.h"
 
@@ -190,9 +191,13 @@ Result<BundleIndex> ReadBundleIndex(const std::string& path, const BundleIdentit
   ASSIGN_OR_RETURN(const auto file, base::OpenFile(path));
   ASSIGN_OR_RETURN(const BundlePrefix prefix, ReadPrefix(*file));
   RETURN_IF_ERROR(VerifyChecksum(*file, prefix));
+  constexpr std::uint32_t kHeaderBytesMax = 16 << 20, kHeaderValuesMax = 1 << 20;
+  if (prefix.header_bytes > kHeaderBytesMax)
+    return base::DataLoss(path, ": the header has ", prefix.header_bytes, " bytes; at most ",
+                          kHeaderBytesMax, " are read");
   std::string text(prefix.header_bytes, '\0');
   RETURN_IF_ERROR(file->ReadAt(sizeof(prefix), std::as_writable_bytes(std::span(text))));
-  auto parsed = base::ParseJson(text);
+  auto parsed = base::ParseJsonOf(text, kHeaderValuesMax);
   if (!parsed.ok()) return parsed.status().Annotate(path + ": header");
   RETURN_IF_ERROR(CheckIdentity(path, *parsed, expected));
 

@@ -106,7 +106,8 @@ Result<Value> StringMethod(const TemplateText& whole, const std::string& name,
   }
   if (name == "find" || name == "rfind" || name == "index") {
     ASSIGN_OR_RETURN(const TemplateText needle, TextArgument(arguments, 0, "find"));
-    const std::size_t at = name == "rfind" ? text.rfind(needle.bytes()) : text.find(needle.bytes());
+    const std::size_t at =
+        name == "rfind" ? FindLastText(text, needle.bytes()) : FindText(text, needle.bytes());
     if (at == std::string::npos && name == "index")
       return base::InvalidArgument("substring not found");
     return at == std::string::npos ? Value(-1)

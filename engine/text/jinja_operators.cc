@@ -107,7 +107,7 @@ std::int64_t Clamp(const Value& bound, std::int64_t size, std::int64_t absent, s
 
 Result<bool> Contains(const Value& container, const Value& item) {
   if (container.is_string() && item.is_string())
-    return container.as_string().find(item.as_string()) != std::string::npos;
+    return FindText(container.as_string(), item.as_string()) != std::string::npos;
   if (container.is_dict()) return container.Find(item) != nullptr;
   if (container.is_list())
     return std::find(container.list().begin(), container.list().end(), item) !=

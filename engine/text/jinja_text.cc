@@ -3,6 +3,8 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <bitset>
+#include <cstring>
 
 namespace thermocline::text::jinja {
 namespace {
@@ -44,21 +46,53 @@ std::string_view HtmlOf(char c) {
   }
 }
 
+// A set of bytes.
+class ByteSet {
+ public:
+  explicit ByteSet(std::string_view bytes) {
+    for (const char c : bytes) has_.set(static_cast<unsigned char>(c));
+  }
+  bool Has(char c) const { return has_.test(static_cast<unsigned char>(c)); }
+
+ private:
+  std::bitset<256> has_;
+};
+
 }  // namespace
 
+std::size_t FindText(std::string_view text, std::string_view needle, std::size_t from) {
+  if (from > text.size()) return std::string::npos;
+  const void* found =  // glibc's, by Crochemore and Perrin's two-way search
+      ::memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
+  return found == nullptr ? std::string::npos : static_cast<const char*>(found) - text.data();
+}
+
+std::size_t FindLastText(std::string_view text, std::string_view needle) {
+  constexpr std::size_t kBytesOfStep = 64;
+  if (!WalkMeter::Walk(text.size() / kBytesOfStep * std::min(needle.size(), text.size())))
+    return std::string::npos;
+  return text.rfind(needle);
+}
+
 TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right) {
-  const std::string_view set = characters != nullptr ? std::string_view(*characters) : kWhiteSpace;
-  const std::size_t begin = left ? text.bytes().find_first_not_of(set) : 0;
-  const std::size_t last = right ? text.bytes().find_last_not_of(set) : text.size() - 1;
-  if (text.empty() || begin == std::string::npos || last == std::string::npos) return {};
+  const ByteSet set(characters != nullptr ? std::string_view(*characters) : kWhiteSpace);
+  const auto stays = [&set](char c) { return !set.Has(c); };
+  const std::string& bytes = text.bytes();
+  const std::size_t begin =
+      left ? std::find_if(bytes.begin(), bytes.end(), stays) - bytes.begin() : 0;
+  if (begin == bytes.size()) return {};
+  const std::size_t last =
+      right ? bytes.rend() - std::find_if(bytes.rbegin(), bytes.rend(), stays) - 1
+            : text.size() - 1;
+  if (right && last == std::string::npos) return {};
   return text.Part(begin, last + 1);
 }
 
 std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
                                   std::int64_t count_max, bool from_right) {
   std::vector<std::size_t> cuts;
-  for (std::size_t at = text.bytes().find(separator); at != std::string::npos;
-       at = text.bytes().find(separator, at + separator.size()))
+  for (std::size_t at = FindText(text.bytes(), separator); at != std::string::npos;
+       at = FindText(text.bytes(), separator, at + separator.size()))
     cuts.push_back(at);
   if (count_max >= 0 && std::ssize(cuts) > count_max) {
     if (from_right)
@@ -97,7 +131,7 @@ Result<Value> ReplaceText(const TemplateText& text, const std::string& from, con
   TemplateText out;
   std::size_t begin = 0;
   for (std::int64_t count = 0; count_max < 0 || count < count_max; ++count) {
-    const std::size_t at = text.bytes().find(from, begin);
+    const std::size_t at = FindText(text.bytes(), from, begin);
     if (at == std::string::npos) break;
     out.AppendPart(text, begin, at);
     out.Append(to);

@@ -9,6 +9,11 @@
 
 namespace thermocline::text::jinja {
 
+// As std::string::find, in time linear in both texts, which a template's author chooses.
+std::size_t FindText(std::string_view text, std::string_view needle, std::size_t from = 0);
+// As std::string::rfind; npos, and the walk is refused, if that would take too long.
+std::size_t FindLastText(std::string_view text, std::string_view needle);
+
 // Removes `characters` (white space if nullptr) at the given sides.
 TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right);
 // Makes at most `count_max` splits, or all if it is negative.

@@ -78,10 +78,10 @@ std::shared_ptr<ServedModel> ModelList::Of(const Service& service) const {
                        [&](const auto& model) { return &model->service == &service; });
 }
 
-bool ModelList::ReadFactsOfOne() const {
+bool ModelList::ReadFactsOfOne(const std::function<bool()>& ends) const {
   for (const auto& model : Listed()) {
     if (model->service.facts() != nullptr) continue;
-    model->service.ReadFacts();
+    model->service.ReadFacts(ends);
     return true;
   }
   return false;

@@ -50,6 +50,7 @@ struct ServedModel {
   void Configure(bool is_pinned, int alive_s, bool was_found) {
     pinned = is_pinned;
     found = was_found;
+    if (found) service.MustBeExamined();
     keep_alive_s = keep_alive_default_s = alive_s;
   }
   // The time at which it falls asleep if nobody uses it; nullopt = none.
@@ -79,7 +80,7 @@ class ModelList {
   // Requires: the service is one of them.
   std::shared_ptr<ServedModel> Of(const Service& service) const;
   // Reads the facts of one listed model. False: all are known.
-  bool ReadFactsOfOne() const;
+  bool ReadFactsOfOne(const std::function<bool()>& ends) const;
   // Destroys models that have left the list, once nobody uses them and they sleep.
   void ForgetUnused() EXCLUDES(mutex_);
 

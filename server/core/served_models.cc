@@ -202,7 +202,7 @@ void ServedModels::Run() {
       if (stops_) break;
     }
     if (next == nullptr) {
-      more = models_.ReadFactsOfOne();
+      more = models_.ReadFactsOfOne([this] { return HasWork(); });
       continue;
     }
     const std::optional<Status> loaded = Load(*next);

@@ -110,6 +110,11 @@ class ServedModels {
   // Puts an idle model to sleep, if all of them together leave the bytes that are needed; false:
   // no. `busy`: other models may sleep later.
   bool MakeRoomFor(Model& model, std::int64_t needed, bool& busy) EXCLUDES(mutex_);
+  // True if the loading thread should read no facts now.
+  bool HasWork() const EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    return stops_ || sleep_asked_ || !queue_.empty();
+  }
   void SleepExpired();
   // Ends the waiting of requests whose clients have left.
   void DropLeft() EXCLUDES(mutex_);

@@ -10,6 +10,7 @@
 
 #include "engine/base/out_of_memory.h"
 #include "engine/hub/find_model.h"
+#include "server/core/examined_model.h"
 #include "server/core/model_format.h"
 
 namespace thermocline::server {
@@ -69,6 +70,12 @@ Status Service::Load(const LoadParams& params) {
   ChangeState(ServiceState::kLoading);
   Status loaded = base::OrNoMemory("the model", [&]() -> Status {
     try {
+      if (!examined_) {
+        const auto ends = [&params] { return params.cancelled != nullptr && *params.cancelled; };
+        RETURN_IF_ERROR(
+            ExamineModel(config_.model.path, config_.model.memory.budget_bytes, ends).status());
+        examined_ = true;
+      }
       return LoadEngine(params);
     } catch (const std::logic_error& fault) {  // a hostile file must not end the others' service
       return base::Internal("loading: ", fault.what());
@@ -150,15 +157,22 @@ void Service::OpenTokenFile() {
   }
 }
 
-void Service::ReadFacts() {
+void Service::ReadFacts(const std::function<bool()>& ends) {
   constexpr std::size_t kHeaderBytes = 64 << 20;  // about what a header's values take
   auto facts = std::make_shared<ModelFacts>();
   try {
-    *facts = ReadModelFacts(config_.model.path);
+    if (examined_) {
+      *facts = ReadModelFacts(config_.model.path);
+      TrimHeap(kHeaderBytes);
+    } else {
+      auto examined = ExamineModel(config_.model.path, config_.model.memory.budget_bytes, ends);
+      if (examined.status().code() == StatusCode::kCancelled) return;
+      examined_ = examined.ok();
+      if (examined.ok()) *facts = *std::move(examined);
+    }
   } catch (const std::exception& error) {  // memory was lacking
     base::LogWarning("the facts of ", model_name(), " are unknown: ", error.what());
   }
-  TrimHeap(kHeaderBytes);
   const base::MutexLock lock(facts_mutex_);
   facts_ = std::move(facts);
 }

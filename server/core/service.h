@@ -117,7 +117,11 @@ class Service {
     const base::MutexLock lock(facts_mutex_);
     return facts_;
   }
-  void ReadFacts();
+  // Of a model that must be examined, by ExamineModel: if that fails, the facts are unknown; if it
+  // is ended, they are to be read again.
+  void ReadFacts(const std::function<bool()>& ends = [] { return false; });
+  // Its files are examined before they are read in this process: nobody has named them.
+  void MustBeExamined() { examined_ = false; }
   double load_progress() const { return load_progress_.load(); }
   // The configuration at the start.
   const ServerConfig& config() const { return config_; }
@@ -215,6 +219,7 @@ class Service {
   std::string answers_salt_;                     // written before published_
   std::unique_ptr<chat::TokenFile> token_file_;  // likewise; nullptr: none
   std::atomic<bool> published_{false}, was_loaded_{false};
+  std::atomic<bool> examined_{true};
   std::atomic<bool> failed_{false};
   std::atomic<bool> lenient_call_logged_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "engine/api/ffn_mode.h"
@@ -258,7 +259,13 @@ Status AddFolder(const std::string& path, const ServerConfig& daemon, YAML::Node
   std::error_code error;
   if (!std::filesystem::is_directory(daemon.models_dir, error))
     return base::NotFound("server.models_dir: ", daemon.models_dir, " is not a folder");
-  for (const hub::FoundModel& found : hub::ModelsIn(daemon.models_dir))
+  // A model that sleeps takes some 110 KiB.
+  constexpr std::size_t kModelsMax = 500;
+  const std::vector<hub::FoundModel> models = hub::ModelsIn(daemon.models_dir);
+  if (models.size() > kModelsMax)
+    base::LogWarning("server.models_dir has ", models.size(), " models; the first ", kModelsMax,
+                     " are served");
+  for (const hub::FoundModel& found : std::span(models).first(std::min(models.size(), kModelsMax)))
     AddModel(found.path, found.name, list);
   const AddedModels added = AddedTo(daemon.models_dir);
   for (const AddedModels::Model& each : added.models) {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 #include <thread>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +21,7 @@
 #include "engine/base/log.h"
 #include "engine/base/strings.h"
 #include "engine/base/thread_priority.h"
+#include "server/core/examined_model.h"
 #include "server/core/run_guarded.h"
 #include "server/core/served_models.h"
 #include "server/core/service.h"
@@ -307,7 +309,10 @@ int Main(int argc, char** argv) {
 
 // NOLINTNEXTLINE(bugprone-exception-escape): what is thrown here ends the process with its message
 int main(int argc, char** argv) {
+  namespace server = thermocline::server;
   try {
+    if (argc == 3 && std::string_view(argv[1]) == server::kExamineFlag)
+      return server::PrintExamination(argv[2]);
     return thermocline::server::Main(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("thermoclined: this machine has no memory left\n", stderr);

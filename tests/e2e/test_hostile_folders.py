@@ -184,6 +184,61 @@ def test_a_damaged_list_of_added_models_keeps_nothing_from_being_served(tmp_path
             assert "what clients have added is left out" in d.text()
 
 
+def sparse_weights(folder, family, name, gib):
+    """A folder of 4 KiB whose file claims a matrix of so many GiB, all of it a hole."""
+    header = {name: {"dtype": "F32", "shape": [gib << 10, 1 << 18], "data_offsets": [0, gib << 30]}}
+    write(folder, config_of(family), header)
+    with open(folder / "model.safetensors", "r+b") as file:
+        file.truncate(file.seek(0, 2) + (gib << 30))
+    return folder
+
+
+def test_what_lies_in_the_folder_is_read_in_a_process_of_its_own(tmp_path):
+    """Without a request: a hole of 1 GiB took twice its bytes, one of 64 GiB held other models back for minutes, and SIGTERM 30 s."""
+    models = tmp_path / "models"
+    models.mkdir()
+    sparse_weights(models / "wide", "lfm2", "model.layers.0.conv.conv.weight", 1)
+    layers = {f"model.layers.{i}.mlp.experts.0.up_proj.weight": {"dtype": "BF16", "shape": [1, 1], "data_offsets": [0, 2]} for i in range(20_000)}
+    write(models / "pieces", config_of("qwen3moe", num_experts=4096), layers, b"xx")
+    (models / "good.gguf").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
+    ask = lambda d, model: httpx.post(d.url + "/v1/completions", json={"model": model, "prompt": "x", "max_tokens": 1}, timeout=60)  # noqa: E731
+    with Daemon("model.path=tidepool", f"server.models_dir={models}", "memory.budget_bytes=512MiB") as d:
+        assert ask(d, "good").status_code == 200
+        for evil in ("wide", "pieces"):
+            refused = ask(d, evil)
+            assert refused.status_code == 503 and "cannot be loaded" in refused.json()["error"]["message"], refused.text
+        assert memory_mib(d, "VmHWM") < 300
+        facts = {m["name"]: m["details"]["family"] for m in httpx.get(d.url + "/api/tags").json()["models"]}
+        assert facts["good:latest"] == "llama"
+        d.terminate()
+        assert d.process.wait(20) == 0
+
+
+def test_a_search_in_a_template_takes_linear_time(tmp_path):
+    """One `b in a` of a template, with megabytes of equal letters, held the workers for hours."""
+    template = "{% set a = 'a' * 500000 %}{% set b = 'a' * 250000 ~ 'b' %}{% if b in a or a.find(b) > 0 or a.split(b)|length > 1 or a.replace(b, '') != a or a.count(b) %}x{% endif %}" \
+               "{{ a.strip('xyz' ~ a)|length }}{{ messages[0]['content'] }}"
+    slow = copy(ROOT / "config/models/tidepool.gguf", tmp_path / "slow.gguf", fields={"tokenizer.chat_template": template})
+    with Daemon(f"model.path={slow}") as d:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        assert httpx.post(d.url + "/v1/chat/completions", json=body, timeout=30).status_code in (200, 400)
+
+
+def test_a_damaged_list_deletes_nothing_elsewhere(tmp_path):
+    """An operator's deletion of a name removed the folder of any path that the list gave it."""
+    models, victim = tmp_path / "models", tmp_path / "victim"
+    models.mkdir()
+    victim.mkdir()
+    (victim / "precious.txt").write_text("x")
+    (victim / "x.gguf").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
+    listed = [{"name": "http://h/x.gguf", "path": str(victim / "x.gguf"), "fetched": True}]
+    (models / "added-models.json").write_text(json.dumps({"models": listed, "aliases": []}))
+    with Daemon("model.path=tidepool", f"server.models_dir={models}", "server.pull=true") as d:
+        done = d.admin.request("DELETE", "/api/delete", json={"model": "http://h/x.gguf"})
+        assert done.status_code == 400 and "was not fetched from" in done.text, done.text
+    assert {path.name for path in victim.iterdir()} == {"precious.txt", "x.gguf"}
+
+
 def test_two_spellings_of_a_tensor_are_refused(tmp_path):
     header, data = tensors("lfm2")
     twin = "model.language_model.layers.0.conv.conv.weight"

@@ -1,0 +1,106 @@
+#include "server/core/examined_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "engine/base/json.h"
+#include "engine/base/json_text.h"
+#include "engine/base/log.h"
+#include "engine/base/out_of_memory.h"
+#include "engine/base/piped_process.h"
+#include "engine/chat.h"
+#include "engine/model/open/builtin.h"
+#include "engine/model/open/open_model.h"
+#include "server/core/model_format.h"
+
+namespace thermocline::server {
+namespace {
+
+constexpr std::int64_t kMemoryMin = 384 << 20, kMemoryMax = 1 << 30;
+constexpr unsigned kCpuSeconds = 10;
+constexpr std::chrono::seconds kMost{60};
+constexpr std::chrono::milliseconds kLook{50};  // for a cancellation
+constexpr std::size_t kOutputMax = 64 << 10;
+
+// The program's output, or why it had none.
+Result<std::string> OutputOf(base::PipedProcess& process, const std::function<bool()>& ends) {
+  const auto until = std::chrono::steady_clock::now() + kMost;
+  std::string output;
+  for (;;) {
+    if (ends()) return base::Cancelled("the examination was ended");
+    if (std::chrono::steady_clock::now() > until || output.size() > kOutputMax)
+      return base::FailedPrecondition("reading the model's files does not end");
+    if (!process.WaitForOutput(kLook)) continue;
+    const std::string more = process.Read();
+    if (more.empty()) return output;
+    output += more;
+  }
+}
+
+std::int64_t IntOf(const Json& json, const char* key) {
+  const Json* value = json.Find(key);
+  return value != nullptr && value->is_int() ? value->as_int() : 0;
+}
+
+ModelFacts FactsOf(const Json& json) {
+  ModelFacts facts;
+  facts.bytes = IntOf(json, "bytes");
+  facts.modified = IntOf(json, "modified");
+  facts.architecture = TextOf(json, "architecture");
+  facts.weight_type = TextOf(json, "weight_type");
+  facts.num_parameters = IntOf(json, "parameters");
+  facts.context_length_trained = static_cast<int>(IntOf(json, "context"));
+  return facts;
+}
+
+// What loading reads and makes, beside weights.
+Status ReadAll(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string found, model::ResolveModel(path));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(found));
+  const auto tokenizer = text::Tokenizer::Create(file->vocabulary);
+  if (!tokenizer.ok()) return OkStatus();  // loading says so
+  const auto chat = ChatFormatter::Create(**tokenizer);
+  if (chat.ok()) (void)FormatOfModel(**chat, **tokenizer);
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<ModelFacts> ExamineModel(const std::string& path, std::int64_t budget_bytes,
+                                const std::function<bool()>& ends) {
+  const std::int64_t most =
+      budget_bytes > 0 ? std::clamp(budget_bytes / 2, kMemoryMin, kMemoryMax) : kMemoryMax;
+  ASSIGN_OR_RETURN(const auto process,
+                   base::PipedProcess::Start({"/proc/self/exe", kExamineFlag, path},
+                                             base::PipedProcess::Errors::kOwn));
+  process->Limit(static_cast<std::uint64_t>(most), kCpuSeconds);
+  ASSIGN_OR_RETURN(const std::string output, OutputOf(*process, ends));
+  const auto json = base::ParseJson(output);
+  if (process->Wait() != 0 || !json.ok())
+    return base::FailedPrecondition("reading the model's files takes more than ",
+                                    base::HumanBytes(static_cast<std::size_t>(most)), " or ",
+                                    kCpuSeconds, " s, or breaks the reader");
+  if (const std::string error = TextOf(*json, "error"); !error.empty())
+    return base::FailedPrecondition(error);
+  return FactsOf(*json);
+}
+
+int PrintExamination(const std::string& path) {
+  base::ConfigureLog(base::LogLevel::kError, false);
+  const Status read =
+      base::OrNoMemory("the model's header", [&]() -> Status { return ReadAll(path); });
+  const ModelFacts facts = read.ok() ? ReadModelFacts(path) : ModelFacts{};
+  const Json out = Json::Object{{"error", read.ok() ? "" : read.message()},
+                                {"bytes", facts.bytes},
+                                {"modified", static_cast<std::int64_t>(facts.modified)},
+                                {"architecture", facts.architecture},
+                                {"weight_type", facts.weight_type},
+                                {"parameters", facts.num_parameters},
+                                {"context", facts.context_length_trained}};
+  std::fputs(out.Dump().c_str(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : 1;
+}
+
+}  // namespace thermocline::server
