@@ -11,6 +11,13 @@
 
 namespace thermocline {
 
+Result<std::unique_ptr<text::Tokenizer>> ReadTokenizer(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string found, model::ResolveModel(path));
+  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(found));
+  auto tokenizer = text::Tokenizer::Create(file->vocabulary);
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
 ModelFacts ReadModelFacts(const std::string& path) {
   ModelFacts facts;
   const auto found = model::ResolveModel(path);

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <string>
+
+#include "engine/text/tokenizer.h"
 
 namespace thermocline {
 
@@ -14,6 +17,9 @@ struct ModelFacts {
   std::int64_t num_parameters = 0;
   int context_length_trained = 0;
 };
+
+// The tokenizer of the model at `path`; nullptr: it has none that can be used. Errors of reading.
+Result<std::unique_ptr<text::Tokenizer>> ReadTokenizer(const std::string& path);
 
 // Reads the header of the model at `path`, which may be a name. What cannot be read is 0 or "".
 ModelFacts ReadModelFacts(const std::string& path);

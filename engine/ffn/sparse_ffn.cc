@@ -78,9 +78,10 @@ Status SparseFfn::Run(int layer, const Input& input, bool lossless, float* out) 
   if (context_.layer(layer).ffn_sub_norm.weight != nullptr) NormFound(layer, input.tokens);
   if (context_.layer(layer).down_rows.rows > 0) {
     SumFound(layer, input.tokens, out, true);
-    // Requests with adapters compute all neurons.
-    context_.multiplier.Update({&context_.layer(layer).down, out},
-                               {.x = found_.h, .cols = found_.stride}, input.tokens);
+    // Requests with adapters compute all neurons, but for drafts by the model itself.
+    if (base::IntSize(found_.ids) == context_.config.NetworkSizeOf(layer))
+      context_.multiplier.Update({&context_.layer(layer).down, out},
+                                 {.x = found_.h, .cols = found_.stride}, input.tokens);
   } else {
     down_.MultiplyColumns(layer, input.tokens, found_, h_, out);
   }

@@ -19,7 +19,7 @@ kernels::DType TypeOf(const std::vector<float>& factor) {
   return half ? kernels::DType::kF16 : kernels::DType::kF32;
 }
 
-// Begins with a vector of the processor.
+// The next factor begins at a line of the cache.
 std::size_t Aligned(std::size_t bytes) { return base::RoundUp(bytes, 64); }
 
 std::size_t PackedBytes(const std::vector<float>& factor, int rows, int cols) {
@@ -66,7 +66,7 @@ std::optional<Target> TargetIn(const model::LayerWeights& w, std::string_view ma
   return TargetOf(w.down);
 }
 
-// Requires: "blk.0.attn_q.weight", or something else.
+// `name`: "blk.0.attn_q.weight".
 Result<Target> FindTarget(const std::string& name, const model::Weights& weights) {
   constexpr std::string_view kPrefix = "blk.", kSuffix = ".weight";
   const std::size_t dot = name.find('.', kPrefix.size());
@@ -116,19 +116,9 @@ std::vector<float> Adapters::defaults() const {
   return scales;
 }
 
-Result<std::vector<model::Adapter>> OpenAdapters(const std::vector<AdapterChoice>& choices,
-                                                 const model::ModelConfig& config) {
-  std::vector<model::Adapter> read;
-  for (const AdapterChoice& choice : choices) {
-    ASSIGN_OR_RETURN(model::Adapter adapter, model::OpenAdapter(choice.path, config));
-    read.push_back(std::move(adapter));
-  }
-  return read;
-}
-
-std::size_t BytesOf(const std::vector<model::Adapter>& adapters) {
+std::size_t OpenedAdapters::bytes() const {
   std::size_t bytes = 0;
-  for (const model::Adapter& adapter : adapters) {
+  for (const model::Adapter& adapter : read) {
     for (const auto& [matrix, part] : adapter.parts)
       bytes +=
           PackedBytes(part.a, part.rank, part.cols) + PackedBytes(part.b, part.rows, part.rank);
@@ -136,17 +126,29 @@ std::size_t BytesOf(const std::vector<model::Adapter>& adapters) {
   return bytes;
 }
 
-Result<std::unique_ptr<Adapters>> PackAdapters(const std::vector<AdapterChoice>& choices,
-                                               std::vector<model::Adapter> read,
+Result<OpenedAdapters> OpenAdapters(const std::string& lora, const model::ModelConfig& config) {
+  OpenedAdapters opened;
+  ASSIGN_OR_RETURN(opened.choices, ParseAdapters(lora));
+  for (const AdapterChoice& choice : opened.choices) {
+    ASSIGN_OR_RETURN(model::Adapter adapter, model::OpenAdapter(choice.path, config));
+    opened.read.push_back(std::move(adapter));
+  }
+  return opened;
+}
+
+Result<std::unique_ptr<Adapters>> PackAdapters(OpenedAdapters opened,
                                                const model::Weights& weights) {
+  if (opened.read.empty()) return std::unique_ptr<Adapters>();
   auto adapters = std::make_unique<Adapters>();
-  ASSIGN_OR_RETURN(adapters->memory, base::HugeBuffer::Allocate(BytesOf(read)));
+  ASSIGN_OR_RETURN(adapters->memory, base::HugeBuffer::Allocate(opened.bytes()));
   std::byte* at = adapters->memory.data();
-  for (int i = 0; i < base::IntSize(read); ++i) {
-    RETURN_IF_ERROR(AddUpdates(read[i], i, weights, at, adapters->updates)
-                        .Annotate(StrCat("LoRA adapter ", read[i].path)));
-    adapters->list.push_back({choices[i].name, read[i].path, read[i].hash, choices[i].scale});
-    read[i].parts.clear();
+  for (int i = 0; i < base::IntSize(opened.read); ++i) {
+    model::Adapter& read = opened.read[i];
+    RETURN_IF_ERROR(AddUpdates(read, i, weights, at, adapters->updates)
+                        .Annotate(StrCat("LoRA adapter ", read.path)));
+    const AdapterChoice& choice = opened.choices[i];
+    adapters->list.push_back({choice.name, read.path, read.hash, choice.scale});
+    read.parts.clear();
   }
   return adapters;
 }

@@ -27,15 +27,19 @@ struct Adapters {
   std::vector<float> defaults() const;
 };
 
-// Reads the files. Errors as model::OpenAdapter.
-Result<std::vector<model::Adapter>> OpenAdapters(const std::vector<AdapterChoice>& choices,
-                                                 const model::ModelConfig& config);
-// The bytes of all packed factors.
-std::size_t BytesOf(const std::vector<model::Adapter>& adapters);
-// Packs the factors. InvalidArgument or Unimplemented: a matrix that the model lacks, that has
-// another shape, or that adapters cannot change.
-Result<std::unique_ptr<Adapters>> PackAdapters(const std::vector<AdapterChoice>& choices,
-                                               std::vector<model::Adapter> read,
+// Adapters that were read, and are not packed yet.
+struct OpenedAdapters {
+  std::vector<AdapterChoice> choices;
+  std::vector<model::Adapter> read;  // one for each choice
+
+  std::size_t bytes() const;  // of all packed factors
+};
+
+// Reads the files that ModelOptions::lora names. Errors as ParseAdapters and model::OpenAdapter.
+Result<OpenedAdapters> OpenAdapters(const std::string& lora, const model::ModelConfig& config);
+// Packs the factors; nullptr: there are none. InvalidArgument or Unimplemented: a matrix that the
+// model lacks, that has another shape, or that adapters cannot change.
+Result<std::unique_ptr<Adapters>> PackAdapters(OpenedAdapters opened,
                                                const model::Weights& weights);
 
 }  // namespace thermocline::load

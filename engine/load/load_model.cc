@@ -315,17 +315,16 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   if (file.config.experts.any() && options.model.ffn.down == DownInMemory::kRows)
     RETURN_IF_ERROR(model::TurnExpertsDown(file, /*to_rows=*/true).Annotate("down layout rows"));
   ASSIGN_OR_RETURN(FfnPlan plan, PlanFfn(file, options.model.ffn));
-  ASSIGN_OR_RETURN(const auto choices, ParseAdapters(options.model.lora));
-  ASSIGN_OR_RETURN(auto adapters, OpenAdapters(choices, file.config));
-  const std::size_t adapter_bytes = BytesOf(adapters);
+  ASSIGN_OR_RETURN(auto adapters, OpenAdapters(options.model.lora, file.config));
   // A GPU allocates its KV cache in full, so the default context is capped.
   if (gpu.ok()) sizes.context_default_max = std::min(sizes.context_default_max, kContextDefault);
-  ASSIGN_OR_RETURN(options.model.context_length, ChooseContext({.file = file,
-                                                                .ffn = plan,
-                                                                .options = options.model,
-                                                                .sizes = sizes,
-                                                                .threads = loaded->pool->threads(),
-                                                                .adapter_bytes = adapter_bytes}));
+  ASSIGN_OR_RETURN(options.model.context_length,
+                   ChooseContext({.file = file,
+                                  .ffn = plan,
+                                  .options = options.model,
+                                  .sizes = sizes,
+                                  .threads = loaded->pool->threads(),
+                                  .adapter_bytes = adapters.bytes()}));
   loaded->context = options.model.context_length;
   CHECK(!file.config.architecture->encoder || sizes.tokens_max >= loaded->context);
   RETURN_IF_ERROR(TryEarly(options, gpu, plan, *loaded, early));
@@ -337,7 +336,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
                                                 .sizes = options.sizes,
                                                 .threads = loaded->pool->threads(),
                                                 .device = device,
-                                                .adapter_bytes = adapter_bytes},
+                                                .adapter_bytes = adapters.bytes()},
                                                file, plan, gpu, bundle));
   const MemoryPlan::Tier planned = device != nullptr && device->beside_flash()
                                        ? MemoryPlan::Tier::kNeurons
@@ -361,10 +360,7 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
   RETURN_IF_ERROR(SetUpFfn(file, options, std::move(plan), std::move(bundle), measurable, *loaded));
   RETURN_IF_ERROR(SetUpHotTier(file, options, std::move(gpu), device, *loaded));
   RETURN_IF_ERROR(CheckAblation(*loaded));
-  if (!choices.empty()) {
-    ASSIGN_OR_RETURN(loaded->adapters,
-                     PackAdapters(choices, std::move(adapters), *loaded->weights));
-  }
+  ASSIGN_OR_RETURN(loaded->adapters, PackAdapters(std::move(adapters), *loaded->weights));
   if (loaded->device == nullptr) loaded->file.reset();
   return loaded;
 }

@@ -239,7 +239,7 @@ std::unique_ptr<exec::Transformer> LoadedModel::MakeTransformer(int tokens_max, 
                                 .updates = adapters != nullptr ? &adapters->updates : nullptr,
                                 .device = device_forward.get(),
                                 .ablation = ablation});
-  // What was loaded can be computed.
+  // The loaded scales can be computed.
   const std::vector<float> scales =
       adapters != nullptr ? adapters->defaults() : std::vector<float>();
   SetModes(*transformer, *ModesFor("", -1, scales));

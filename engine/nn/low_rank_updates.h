@@ -27,7 +27,7 @@ using UpdateTable = std::unordered_map<const model::Linear*, std::vector<UpdateF
 class LowRankUpdates {
  public:
   // Products that share one input, at most.
-  static constexpr int kProductsMax = 4;
+  static constexpr int kProductsMax = 8;
 
   LowRankUpdates(const UpdateTable& table, const kernels::OpTable& ops, base::WorkerPool& pool,
                  int tokens_max);

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 
+import gguf
+import numpy
 import pytest
 from conftest import BIN, ROOT, Daemon
 from test_docs import PAGES, commands, path_of
@@ -43,6 +45,7 @@ def fill(folder):
     tidepool = ROOT / "config/models/tidepool.gguf"
     for name in ("MODEL", "OTHER", "sparse.gguf", "tidepool.gguf"):
         shutil.copy(tidepool, folder / name)
+    write_adapter(tidepool, folder / "ADAPTER")
     (folder / "SMALL").symlink_to(ROOT / "config/models/tidepool-draft.gguf")
     (folder / "HF_FOLDER").symlink_to(ROOT / "tests/golden/models/tidepool/target")
     (folder / "config").symlink_to(ROOT / "config")
@@ -54,6 +57,21 @@ def fill(folder):
     (folder / "gsm8k.jsonl").write_text("".join('{"question": "What is %d and 1?", "answer": "It is #### %d"}\n' % (i, i + 1) for i in range(3)))
     (folder / "FILE.jsonl").write_text('{"custom_id": "a", "url": "/v1/completions", "body": {"prompt": "Once", "max_tokens": 4}}\n')
     (folder / "blocks.bin").write_bytes(bytes(1 << 20))
+
+
+def write_adapter(model, path):
+    """A LoRA adapter that changes one matrix of the model."""
+    matrix = next(t for t in gguf.GGUFReader(model).tensors if t.name == "blk.0.attn_q.weight")
+    cols, rows = (int(n) for n in matrix.shape)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_tensor(matrix.name + ".lora_a", numpy.ones((2, cols), numpy.float32))
+    writer.add_tensor(matrix.name + ".lora_b", numpy.ones((rows, 2), numpy.float32) / cols)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def smaller(line):
@@ -77,7 +95,7 @@ def run_daemon(line, folder):
         result = shell(f"echo a-secret-that-is-long-enough | {line}", folder)
         assert result.returncode == 0, result.stderr
         return
-    settings = [s.replace("=MODEL", f"={folder}/MODEL").replace("=SMALL", f"={folder}/SMALL").replace("=keys", f"={folder}/keys").replace("unix:", f"unix:{folder}/")
+    settings = [s.replace("=MODEL", f"={folder}/MODEL").replace("=SMALL", f"={folder}/SMALL").replace("=ADAPTER", f"={folder}/ADAPTER").replace("=keys", f"={folder}/keys").replace("unix:", f"unix:{folder}/")
                 for s in re.findall(r"--set (\S+)", line)]
     config = re.search(r"--config (\S+)", line)
     address = [] if any(s.startswith("grpc.address") for s in settings) else ["grpc.address="]

@@ -181,7 +181,7 @@ TEST_F(DamageTest, ShapesThatCannotBeAreRefusedByName) {
     EXPECT_FALSE(status.ok()) << key << " = " << value;
     EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
   };
-  for (const std::uint32_t value : {0U, 0x7FFFFFFFU}) {
+  for (const std::uint32_t value : {0U, 0x0FFFFFFFU}) {
     expect("llama.attention.head_count", value, "");
     expect("llama.attention.head_count_kv", value, "num_key_value_heads");
     expect("llama.embedding_length", value, "");
