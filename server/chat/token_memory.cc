@@ -69,6 +69,7 @@ std::vector<std::pair<base::Digest256, TokenMemory::Tokens>> TokenMemory::Answer
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.turn < b.turn; });
   std::vector<std::pair<base::Digest256, Tokens>> out;
+  out.reserve(entries.size());
   for (const Entry& entry : entries) out.emplace_back(entry.key, entry.tokens);
   return out;
 }

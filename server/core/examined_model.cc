@@ -11,14 +11,21 @@
 #include "engine/base/out_of_memory.h"
 #include "engine/base/piped_process.h"
 #include "engine/chat.h"
-#include "engine/model/open/builtin.h"
-#include "engine/model/open/open_model.h"
 #include "server/core/model_format.h"
 
 namespace thermocline::server {
 namespace {
 
-constexpr std::int64_t kMemoryMin = 384 << 20, kMemoryMax = 1 << 30;
+// Sanitizers map shadows of all addresses.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kShadowed = true;
+#elif defined(__has_feature)
+constexpr bool kShadowed = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kShadowed = false;
+#endif
+constexpr std::int64_t kMemoryMin = kShadowed ? std::int64_t{1} << 50 : 384 << 20,
+                       kMemoryMax = kShadowed ? kMemoryMin : 1 << 30;
 constexpr unsigned kCpuSeconds = 10;
 constexpr std::chrono::seconds kMost{60};
 constexpr std::chrono::milliseconds kLook{50};  // for a cancellation
@@ -55,14 +62,12 @@ ModelFacts FactsOf(const Json& json) {
   return facts;
 }
 
-// What loading reads and makes, beside weights.
+// Reads and makes all that loading does, beside weights.
 Status ReadAll(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string found, model::ResolveModel(path));
-  ASSIGN_OR_RETURN(const auto file, model::OpenModelFile(found));
-  const auto tokenizer = text::Tokenizer::Create(file->vocabulary);
-  if (!tokenizer.ok()) return OkStatus();  // loading says so
-  const auto chat = ChatFormatter::Create(**tokenizer);
-  if (chat.ok()) (void)FormatOfModel(**chat, **tokenizer);
+  ASSIGN_OR_RETURN(const auto tokenizer, ReadTokenizer(path));
+  if (tokenizer == nullptr) return OkStatus();  // loading says so
+  const auto chat = ChatFormatter::Create(*tokenizer);
+  if (chat.ok()) (void)FormatOfModel(**chat, *tokenizer);
   return OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// Reads files that nobody has named, and that merely lie in a folder, in a process of its own: what
-// a hostile file does to its reader ends with that process.
+// Reads files that merely lie in a folder, and that nobody has named, in a process of its own: the
+// harm that a hostile file does to its reader ends with that process.
 #pragma once
 
 #include <cstdint>

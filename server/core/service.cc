@@ -158,7 +158,7 @@ void Service::OpenTokenFile() {
 }
 
 void Service::ReadFacts(const std::function<bool()>& ends) {
-  constexpr std::size_t kHeaderBytes = 64 << 20;  // about what a header's values take
+  constexpr std::size_t kHeaderBytes = 64 << 20;  // about as many as a header's values take
   auto facts = std::make_shared<ModelFacts>();
   try {
     if (examined_) {

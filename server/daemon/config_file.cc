@@ -246,7 +246,7 @@ void AddModel(const std::string& path, const std::string& name, YAML::Node& list
   list.push_back(node);
 }
 
-// What clients have added. A damaged file of the folder keeps nothing else from being served.
+// The models and names that clients have added. A damaged list of them ends no daemon.
 AddedModels AddedTo(const std::string& folder) {
   auto added = ReadAddedModels(folder);
   if (added.ok()) return *std::move(added);
@@ -263,8 +263,7 @@ Status AddFolder(const std::string& path, const ServerConfig& daemon, YAML::Node
   constexpr std::size_t kModelsMax = 500;
   const std::vector<hub::FoundModel> models = hub::ModelsIn(daemon.models_dir);
   if (models.size() > kModelsMax)
-    base::LogWarning("server.models_dir has ", models.size(), " models; the first ", kModelsMax,
-                     " are served");
+    base::LogWarning("server.models_dir: the first ", kModelsMax, " models are served");
   for (const hub::FoundModel& found : std::span(models).first(std::min(models.size(), kModelsMax)))
     AddModel(found.path, found.name, list);
   const AddedModels added = AddedTo(daemon.models_dir);
