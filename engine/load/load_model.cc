@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/base/system_memory.h"
 #include "engine/load/early_placement.h"

@@ -90,7 +90,7 @@ Status ValidateVocabulary(const Vocabulary& v) {
   if (v.kind == VocabularyKind::kNone) return OkStatus();
   if (v.tokens.empty())
     return base::InvalidArgument("tokenizer.ggml.tokens: the vocabulary is empty");
-  // Of each token and of all, whose tries take fifty times the bytes; models' have some 2 MiB.
+  // The bounds of each token and of all, whose tries take fifty times the bytes: models have 2 MiB.
   constexpr std::size_t kTokenBytesMax = 1024, kTextBytesMax = 4 << 20;
   std::size_t text = 0;
   for (std::size_t id = 0; id < v.tokens.size(); ++id) {

@@ -37,13 +37,6 @@ LowRankUpdates::LowRankUpdates(const UpdateTable& table, const kernels::OpTable&
   changes_.reserve(kProductsMax);
 }
 
-std::size_t LowRankUpdates::Bytes(const UpdateTable& table, int threads, int tokens_max) {
-  if (table.empty()) return 0;
-  return (base::Area(kProductsMax * tokens_max, RankMax(table)) +
-          threads * base::Area(tokens_max, kRowsPerItem)) *
-         sizeof(float);
-}
-
 int LowRankUpdates::Begin(std::span<const Product> products, const kernels::Activations& input,
                           int tokens) {
   items_.clear();

@@ -31,8 +31,6 @@ class LowRankUpdates {
 
   LowRankUpdates(const UpdateTable& table, const kernels::OpTable& ops, base::WorkerPool& pool,
                  int tokens_max);
-  // The bytes that a construction with these allocates.
-  static std::size_t Bytes(const UpdateTable& table, int threads, int tokens_max);
 
   // Sets the factor of each adapter from now on, 0 = not applied; empty: none is.
   void SetScales(std::span<const float> scales) { scales_.assign(scales.begin(), scales.end()); }

@@ -117,8 +117,8 @@ class Service {
     const base::MutexLock lock(facts_mutex_);
     return facts_;
   }
-  // Of a model that must be examined, by ExamineModel: if that fails, the facts are unknown; if it
-  // is ended, they are to be read again.
+  // A model that must be examined is read by ExamineModel: if that fails, the facts are unknown; if
+  // it is ended, they are to be read again.
   void ReadFacts(const std::function<bool()>& ends = [] { return false; });
   // Its files are examined before they are read in this process: nobody has named them.
   void MustBeExamined() { examined_ = false; }
