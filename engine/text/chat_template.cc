@@ -24,6 +24,24 @@ void TrustRoles(const jinja::Value& messages) {
   }
 }
 
+// Bytes of the texts and values in `json`, as values of the template.
+std::size_t BytesOf(const Json& json) {
+  std::size_t bytes = sizeof(jinja::Value);
+  if (json.is_string()) bytes += json.as_string().size();
+  if (json.is_array())
+    for (const Json& item : json.as_array()) bytes += BytesOf(item);
+  if (json.is_object())
+    for (const auto& [name, item] : json.as_object())
+      bytes += sizeof(jinja::Value) + name.size() + BytesOf(item);
+  return bytes;
+}
+
+// Bytes that a rendering may hold beside its data: a template copies its messages a few times.
+std::size_t HeldMax(const Json& data) {
+  constexpr std::size_t kOfTemplate = 1 << 20, kCopies = 10;
+  return kOfTemplate + kCopies * BytesOf(data);
+}
+
 jinja::Value OwnFromJson(const Json& value) {
   return value.is_string() ? jinja::Value::MakeOwn(value.as_string())
                            : jinja::Value::FromJson(value);
@@ -43,12 +61,23 @@ class JinjaTemplate final : public ChatTemplate {
     }
     for (const auto& [name, value] : own.as_object())
       interpreter.SetGlobal(name, OwnFromJson(value));
-    auto text = interpreter.Render(body_);
+    auto text = RenderHolding(interpreter, HeldMax(data));
     if (!text.ok()) return text.status().Annotate("chat template");
     return text;
   }
 
  private:
+  // ResourceExhausted: texts and values that exist at once take more than `bytes_max`.
+  Result<TemplateText> RenderHolding(jinja::Interpreter& interpreter, std::size_t bytes_max) const {
+    try {
+      const HeldMemory memory(bytes_max);
+      return interpreter.Render(body_);
+    } catch (const HeldMemory::Exceeded&) {
+      return base::ResourceExhausted("the chat template holds more than ", bytes_max,
+                                     " bytes beside its messages");
+    }
+  }
+
   jinja::Body body_;
 };
 

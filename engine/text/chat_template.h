@@ -14,7 +14,7 @@ namespace thermocline::text {
 
 constexpr std::size_t kRenderedBytesMax = std::size_t{32} << 20;
 
-// Thread-safe: renderings share no state. Steps, output and depth are bounded.
+// Thread-safe: renderings share no state. Steps, output, depth and held memory are bounded.
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;

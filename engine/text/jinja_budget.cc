@@ -22,12 +22,8 @@ Budget::Budget(const Limits& limits) : limits_(limits), begin_s_(ThreadSeconds()
 
 Status Budget::Charge(std::size_t bytes) {
   steps_ += 1 + static_cast<std::int64_t>(bytes / 64) + WalkMeter::Take();
-  made_bytes_ += bytes;
   if (steps_ > limits_.steps)
     return base::ResourceExhausted("the chat template takes more than ", limits_.steps, " steps");
-  if (made_bytes_ / limits_.made_of_output > limits_.output_bytes)
-    return base::ResourceExhausted("the chat template makes more than ", limits_.made_of_output,
-                                   " times ", limits_.output_bytes, " bytes of text");
   if (steps_ >= timed_steps_) {
     timed_steps_ = steps_ + kStepsUntimed;
     if (ThreadSeconds() - begin_s_ > limits_.thread_s)

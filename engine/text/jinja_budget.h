@@ -13,12 +13,11 @@ struct Limits {
   // Evaluated expressions and statements, plus a share of the bytes copied.
   std::int64_t steps = 5'000'000;
   std::size_t output_bytes = kRenderedBytesMax;
-  std::size_t made_of_output = 32;  // bytes of all texts and lists made, in output_bytes
   int depth = 200;                  // nested expressions, statements and calls
   double thread_s = 1;              // time on a processor; a long conversation takes a hundredth
 };
 
-// The steps and bytes that one rendering has used so far.
+// The steps and the time that one rendering has used so far.
 class Budget {
  public:
   // The time of the calling thread counts from here on.
@@ -33,7 +32,6 @@ class Budget {
   const Limits limits_;
   const double begin_s_;
   std::int64_t steps_ = 0, timed_steps_ = 0;
-  std::size_t made_bytes_ = 0;
 };
 
 // Bytes of the texts and elements that an expression has created or copied: a new list has copies

@@ -13,7 +13,8 @@ namespace thermocline::text::jinja {
 // Names visible at one point; loops and macros open new ones.
 struct Scope {
   std::shared_ptr<Scope> parent;
-  std::map<std::string, Value, std::less<>> names;
+  std::map<std::string, Value, std::less<>, CountedAllocator<std::pair<const std::string, Value>>>
+      names;
 };
 
 // One rendering; thread-compatible.

@@ -61,14 +61,17 @@ Result<Value> StartsOrEnds(const std::string& text, const Value& affix, bool sta
   return Value(false);
 }
 
+Value ListOf(TextParts parts) {
+  return Value::MakeList(
+      Value::List(std::make_move_iterator(parts.begin()), std::make_move_iterator(parts.end())));
+}
+
 Value Split(const TemplateText& text, const Value& separator, std::int64_t count_max,
             bool from_right) {
-  std::vector<TemplateText> parts =
-      separator.is_string() && !separator.as_string().empty()
-          ? SplitAt(text, separator.as_string(), count_max, from_right)
-          : SplitWords(text, count_max);
-  Value::List out(parts.begin(), parts.end());
-  return Value::MakeList(std::move(out));
+  TextParts parts = separator.is_string() && !separator.as_string().empty()
+                        ? SplitAt(text, separator.as_string(), count_max, from_right)
+                        : SplitWords(text, count_max);
+  return ListOf(std::move(parts));
 }
 
 Result<Value> StringMethod(const TemplateText& whole, const std::string& name,
@@ -89,9 +92,9 @@ Result<Value> StringMethod(const TemplateText& whole, const std::string& name,
                  name == "rsplit");
   }
   if (name == "splitlines") {
-    std::vector<TemplateText> lines = SplitAt(whole, "\n", -1, false);
+    TextParts lines = SplitAt(whole, "\n", -1, false);
     if (!lines.empty() && lines.back().empty()) lines.pop_back();
-    return Value::MakeList(Value::List(lines.begin(), lines.end()));
+    return ListOf(std::move(lines));
   }
   if (name == "upper") return Value(Upper(whole));
   if (name == "lower") return Value(Lower(whole));

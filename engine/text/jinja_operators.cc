@@ -93,8 +93,8 @@ TemplateText Joined(TemplateText a, const TemplateText& b) {
 
 bool IsSequence(const Value& value) { return value.is_list() || value.is_string(); }
 
-std::vector<std::size_t> EdgesOf(const Value& sequence) {
-  return sequence.is_string() ? CharacterEdges(sequence.as_string()) : std::vector<std::size_t>();
+CharacterEdges EdgesOf(const Value& sequence) {
+  return sequence.is_string() ? CharacterEdges(sequence.as_string()) : CharacterEdges();
 }
 
 // Index or slice bound: negative values count from the end.
@@ -192,8 +192,8 @@ Result<Value> GetItem(const Value& object, const Value& key) {
     return found != nullptr ? *found : Value::MakeUndefined(key.ToString());
   }
   if (IsSequence(object) && key.is_int()) {
-    const std::vector<std::size_t> edges = EdgesOf(object);
-    const std::int64_t size = object.is_string() ? edges.size() - 1 : object.list().size();
+    const CharacterEdges edges = EdgesOf(object);
+    const std::int64_t size = object.is_string() ? edges.characters() : object.list().size();
     const std::int64_t at = key.as_int() < 0 ? key.as_int() + size : key.as_int();
     if (at < 0 || at >= size) return Value::MakeUndefined(StrCat("element ", key.as_int()));
     return object.is_string() ? Value(object.text().Part(edges[at], edges[at + 1]))
@@ -215,8 +215,8 @@ Result<Value> GetAttribute(const Value& object, const std::string& name) {
 Result<Value> Slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
   if (!IsSequence(object))
     return base::InvalidArgument("a ", object.type_name(), " cannot be sliced");
-  const std::vector<std::size_t> edges = EdgesOf(object);
-  const std::int64_t size = object.is_string() ? edges.size() - 1 : object.list().size();
+  const CharacterEdges edges = EdgesOf(object);
+  const std::int64_t size = object.is_string() ? edges.characters() : object.list().size();
   const std::int64_t stride = step.is_int() ? step.as_int() : 1;
   if (stride == 0) return base::InvalidArgument("the slice step is 0");
   const bool forward = stride > 0;
@@ -245,8 +245,8 @@ Result<Value::List> Iterate(const Value& value) {
     return out;
   }
   if (value.is_string()) {
-    const std::vector<std::size_t> edges = CharacterEdges(value.as_string());
-    for (std::size_t i = 0; i + 1 < edges.size(); ++i)
+    const CharacterEdges edges(value.as_string());
+    for (std::int64_t i = 0; i < edges.characters(); ++i)
       out.emplace_back(value.text().Part(edges[i], edges[i + 1]));
     return out;
   }

@@ -88,9 +88,9 @@ TemplateText Strip(const TemplateText& text, const std::string* characters, bool
   return text.Part(begin, last + 1);
 }
 
-std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
-                                  std::int64_t count_max, bool from_right) {
-  std::vector<std::size_t> cuts;
+TextParts SplitAt(const TemplateText& text, const std::string& separator, std::int64_t count_max,
+                  bool from_right) {
+  std::vector<std::size_t, CountedAllocator<std::size_t>> cuts;
   for (std::size_t at = FindText(text.bytes(), separator); at != std::string::npos;
        at = FindText(text.bytes(), separator, at + separator.size()))
     cuts.push_back(at);
@@ -100,7 +100,7 @@ std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& s
     else
       cuts.resize(count_max);
   }
-  std::vector<TemplateText> out;
+  TextParts out;
   std::size_t begin = 0;
   for (const std::size_t cut : cuts) {
     out.push_back(text.Part(begin, cut));
@@ -110,9 +110,9 @@ std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& s
   return out;
 }
 
-std::vector<TemplateText> SplitWords(const TemplateText& whole, std::int64_t count_max) {
+TextParts SplitWords(const TemplateText& whole, std::int64_t count_max) {
   const std::string& text = whole.bytes();
-  std::vector<TemplateText> out;
+  TextParts out;
   std::size_t pos = text.find_first_not_of(kWhiteSpace);
   while (pos != std::string::npos) {
     const bool last = count_max >= 0 && std::ssize(out) == count_max;

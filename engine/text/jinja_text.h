@@ -16,10 +16,11 @@ std::size_t FindLastText(std::string_view text, std::string_view needle);
 
 // Removes `characters` (white space if nullptr) at the given sides.
 TemplateText Strip(const TemplateText& text, const std::string* characters, bool left, bool right);
+using TextParts = std::vector<TemplateText, CountedAllocator<TemplateText>>;
 // Makes at most `count_max` splits, or all if it is negative.
-std::vector<TemplateText> SplitAt(const TemplateText& text, const std::string& separator,
-                                  std::int64_t count_max, bool from_right);
-std::vector<TemplateText> SplitWords(const TemplateText& text, std::int64_t count_max);
+TextParts SplitAt(const TemplateText& text, const std::string& separator, std::int64_t count_max,
+                  bool from_right);
+TextParts SplitWords(const TemplateText& text, std::int64_t count_max);
 // ResourceExhausted if the result would exceed 16 MiB.
 Result<Value> ReplaceText(const TemplateText& text, const std::string& from, const TemplateText& to,
                           std::int64_t count_max);

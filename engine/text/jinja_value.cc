@@ -343,10 +343,15 @@ Status AppendJson(const Value& value, const JsonStyle& style, int level, std::st
   return OkStatus();
 }
 
-std::vector<std::size_t> CharacterEdges(std::string_view text) {
-  std::vector<std::size_t> out = {0};
-  for (std::size_t pos = 0; pos < text.size(); out.push_back(pos)) base::DecodeUtf8(text, pos);
-  return out;
+CharacterEdges::CharacterEdges(std::string_view text)
+    : characters_(static_cast<std::int64_t>(CountCharacters(text))) {
+  if (static_cast<std::size_t>(characters_) == text.size()) return;
+  edges_.reserve(static_cast<std::size_t>(characters_) + 1);
+  edges_.push_back(0);
+  for (std::size_t pos = 0; pos < text.size();) {
+    base::DecodeUtf8(text, pos);
+    edges_.push_back(static_cast<std::uint32_t>(pos));
+  }
 }
 
 std::size_t CountCharacters(std::string_view text) {

@@ -49,8 +49,8 @@ using Function = std::function<Result<Value>(Interpreter&, const Arguments&)>;
 // Lists and dicts are shared by reference, as in Python. Dicts keep their order.
 class Value {
  public:
-  using List = std::vector<Value>;
-  using Dict = std::vector<std::pair<Value, Value>>;
+  using List = std::vector<Value, CountedAllocator<Value>>;
+  using Dict = std::vector<std::pair<Value, Value>, CountedAllocator<std::pair<Value, Value>>>;
   struct Undefined {
     std::string name;
   };
@@ -59,11 +59,13 @@ class Value {
     std::string text;
     double nearest;
   };
+  static constexpr std::size_t kBoxBytes = 112;  // of a Container with its reference count
   // These own their elements. Dead ones are linked in a list, so that a chain of a million nested
   // lists is destroyed in a loop, without deep recursion and without allocating memory.
   struct Container {
     virtual ~Container() = default;
     Container* next_dead = nullptr;
+    HeldShare held{kBoxBytes};
   };
   struct ListBox final : Container {
     explicit ListBox(List elements);
@@ -202,9 +204,20 @@ struct JsonStyle {
 // As Python's json.dumps. InvalidArgument for values that JSON cannot represent.
 Status AppendJson(const Value& value, const JsonStyle& style, int level, std::string& out);
 
-// Returns the byte offset of each character, followed by the text's size; an invalid UTF-8 byte
-// counts as one character.
-std::vector<std::size_t> CharacterEdges(std::string_view text);
+// The byte offset of each character, followed by the text's size; an invalid UTF-8 byte counts as
+// one character.
+class CharacterEdges {
+ public:
+  CharacterEdges() = default;
+  explicit CharacterEdges(std::string_view text);
+  std::int64_t characters() const { return characters_; }
+  std::size_t operator[](std::int64_t i) const { return edges_.empty() ? i : edges_[i]; }
+
+ private:
+  std::int64_t characters_ = 0;
+  // Empty for ASCII.
+  std::vector<std::uint32_t, CountedAllocator<std::uint32_t>> edges_;
+};
 std::size_t CountCharacters(std::string_view text);
 
 }  // namespace thermocline::text::jinja

@@ -12,10 +12,10 @@ bool TemplateText::IsOwn(std::size_t begin, std::size_t end) const {
 
 void TemplateText::Append(std::string_view bytes, bool own) {
   if (bytes.empty()) return;
-  if (bytes_.empty())
-    begins_own_ = own;
-  else if (own != EndsOwn())
-    cuts_.push_back(bytes_.size());
+  const bool is_cut = !bytes_.empty() && own != EndsOwn();
+  held_.Grow(bytes.size() + (is_cut ? sizeof(std::size_t) : 0));
+  if (bytes_.empty()) begins_own_ = own;
+  if (is_cut) cuts_.push_back(bytes_.size());
   bytes_ += bytes;
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/text/held_memory.h"
+
 namespace thermocline::text {
 
 // Bytes, each marked as the template's own or as data. Data comes from clients, tools and models. A
@@ -32,9 +34,11 @@ class TemplateText {
   TemplateText Part(std::size_t begin, std::size_t end) const;
 
  private:
-  TemplateText(std::string bytes, bool own) : bytes_(std::move(bytes)), begins_own_(own) {}
+  TemplateText(std::string bytes, bool own)
+      : held_(bytes.size()), bytes_(std::move(bytes)), begins_own_(own) {}
   bool EndsOwn() const { return begins_own_ != (cuts_.size() % 2 != 0); }
 
+  HeldShare held_;  // of the bytes and cuts; counted before they are copied
   std::string bytes_;
   bool begins_own_ = false;        // the origin of the first byte
   std::vector<std::size_t> cuts_;  // positions where the origin changes, ascending

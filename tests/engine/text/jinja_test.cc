@@ -199,13 +199,47 @@ TEST(Jinja, ElementsOfListsAreCountedAsMemory) {
       StatusCode::kResourceExhausted);
 }
 
+// A conversation with one message of so many bytes; what a template may hold grows with it.
+std::string LongMessage(std::size_t bytes) {
+  return R"({"content": ")" + std::string(bytes, 'a') + R"("})";
+}
+
+TEST(Jinja, WhatATemplateHoldsAtOnceIsBounded) {
+  std::string kept = "{% set b = 'a' * 100000 %}";
+  for (int i = 0; i < 30; ++i) kept += "{% set x" + std::to_string(i) + " = b|list %}";
+  for (const std::string& source :
+       {kept,
+        std::string("{% set n = namespace(a='a') %}{% for i in range(22) %}{% set n.a = "
+                    "n.a + n.a %}{% endfor %}"),
+        std::string("{% set l = ('a ' * 50000).split(' ') %}"),
+        std::string("{% macro m(i) %}{% for j in range(190) %}{% set x = 'a' * 10000 %}{{ m(i + 1) "
+                    "}}{% endfor %}{% endmacro %}{{ m(0) }}")}) {
+    const auto text = Render(source);
+    EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted) << source.substr(0, 60);
+    EXPECT_NE(text.status().message().find("holds more than"), std::string::npos);
+  }
+}
+
+TEST(Jinja, TextsThatAreFreedDoNotCountAsHeld) {
+  EXPECT_EQ(Text("{% for i in range(100) %}{% set x = 'a' * 100000 %}{% endfor %}ok"), "ok");
+}
+
+TEST(Jinja, LongMessagesMayBeCopied) {
+  EXPECT_EQ(Text("{% set c = content.strip().split('b')[0] %}{% set c = c | replace('b', 'd') %}{{ "
+                 "c | length }} {{ {'x': c} | tojson | length }} {{ c[5:][0] }} {{ ('é' ~ c)[1:] | "
+                 "length }}",
+                 LongMessage(4 << 20)),
+            "4194304 4194313 a 4194304");
+}
+
 TEST(Jinja, DeepListsDoNotOverflowTheStack) {
+  const std::string data = LongMessage(1 << 20);
   std::string nested = "{% set l = [] %}";
   for (int i = 0; i < 14000; ++i) nested += "{% set l = [l] %}";
-  EXPECT_EQ(Text(nested + "ok"), "ok");
-  EXPECT_NE(Text(nested + "{{ l }}").find("[["), std::string::npos);
-  EXPECT_FALSE(Render(nested + "{{ l|tojson }}").ok());
-  EXPECT_FALSE(Text(nested + "{{ l == [l] }}").empty());
+  EXPECT_EQ(Text(nested + "ok", data), "ok");
+  EXPECT_NE(Text(nested + "{{ l }}", data).find("[["), std::string::npos);
+  EXPECT_FALSE(Render(nested + "{{ l|tojson }}", data).ok());
+  EXPECT_FALSE(Text(nested + "{{ l == [l] }}", data).empty());
   EXPECT_FALSE(Render("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] "
                       "%}{% endfor %}")
                    .ok());
