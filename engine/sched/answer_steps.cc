@@ -1,6 +1,7 @@
 #include "engine/sched/answer_steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/base/index.h"
@@ -15,6 +16,12 @@ Status GrammarFailure(const char* why) {
   return base::FailedPrecondition(
       "the answer cannot go on as its grammar or schema says: ",
       why != nullptr ? why : "no token of the model's vocabulary can follow");
+}
+
+// The error of a sequence whose numbers are no numbers, because the model's weights are damaged.
+Status NotANumber(const char* what) {
+  return base::DataLoss("the model computes ", what,
+                        " that are not numbers: its file is damaged or not of this model");
 }
 
 // Returns the next position after `at` in the prompt where a snapshot is kept; 0 if there is none.
@@ -198,6 +205,10 @@ Stop AnswerSteps::EmitToken(Sequence& s, sampling::Sampler& sampler, int token,
     s.error = {GrammarFailure(sampler.failure())};
     return Stop::kError;
   }
+  if (std::isnan(logits[token])) {
+    s.error = {NotANumber("logits")};
+    return Stop::kError;
+  }
   if (p_.tokenizer.IsStop(token) && !request.ignore_eos) return Stop::kStop;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return Stop::kStop;
   ++s.usage.completion_tokens;
@@ -223,6 +234,16 @@ int AnswerSteps::TokensLeft(const Sequence& s) const {
 std::size_t AnswerSteps::TokensToKeep(const Sequence& s, const nn::KvCache& cache) {
   return std::min({static_cast<std::size_t>(cache.length()), s.tokens.size(),
                    s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
+}
+
+Stop AnswerSteps::EmitEmbedding(Sequence& s) {
+  std::vector<float> embedding = s.pooling.Take();
+  if (!std::all_of(embedding.begin(), embedding.end(), [](float v) { return std::isfinite(v); })) {
+    s.error = {NotANumber("vectors")};
+    return Stop::kError;
+  }
+  s.job.channel->PushEmbedding(std::move(embedding));
+  return Stop::kNone;
 }
 
 void AnswerSteps::Suspend(Sequence& s, nn::KvCache& cache) const {

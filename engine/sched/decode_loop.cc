@@ -109,7 +109,7 @@ Stop DecodeLoop::Embed(Sequence& s) {
       s.usage.prefill_tokens = begin + cache_.length();
       ChargePrefill(count, timer.elapsed());
     }
-    s.job.channel->PushEmbedding(s.pooling.Take());
+    if (const Stop why = AnswerSteps::EmitEmbedding(s); why != Stop::kNone) return why;
     cache_.Clear();
   }
   return Stop::kLength;
