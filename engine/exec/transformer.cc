@@ -62,6 +62,7 @@ Transformer::Transformer(Params p)
     updates_.emplace(*p.updates, ops_, pool_, ws_.tokens_max);
     multiplier_.SetUpdates(&*updates_);
   }
+  if (config_.architecture->embedding_norm) ones_.assign(config_.hidden_size, 1.0F);
   device_parts_.reserve(p.tokens_max);
   if (config_.recurrent.any())
     recurrent_.emplace(RecurrentBlock::Params{.config = config_,
@@ -257,6 +258,7 @@ Status Transformer::Embed() {
     CHECK(token >= 0 && token < config_.vocab_size);
     float* x = ws_.residual.data() + nn::Offset(t, d);
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
+    if (!ones_.empty()) nn::Normalize(ops_, config_, {.weight = ones_.data()}, x, d, x);
     nn::Scale(config_.embedding_scale, x, d);
     float* const row = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
     if (!config_.rotary()) {

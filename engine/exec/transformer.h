@@ -208,6 +208,7 @@ class Transformer {
   std::optional<nn::LowRankUpdates> updates_;
   std::optional<LayerInputs> layer_inputs_;
   std::optional<AltUp> altup_;
+  std::vector<float> ones_;  // [D] the weights of the embedding's norm; empty: it has none
   ffn::SparseFfn ffn_;
   std::optional<InputSparsity> inputs_;
   StepTokens step_;

@@ -18,12 +18,14 @@
 #include "engine/model/fused_tensors.h"
 #include "engine/model/huggingface/bitnet.h"
 #include "engine/model/huggingface/config.h"
-#include "engine/model/huggingface/gpt_oss.h"
+#include "engine/model/huggingface/fields.h"
 #include "engine/model/huggingface/names.h"
 #include "engine/model/huggingface/packed_weights.h"
 #include "engine/model/huggingface/recurrent.h"
 #include "engine/model/huggingface/safetensors.h"
+#include "engine/model/huggingface/stored_experts.h"
 #include "engine/model/huggingface/tokenizer.h"
+#include "engine/model/huggingface/xielu.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
 #include "engine/model/sampling_metadata.h"
@@ -72,7 +74,7 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     model.tensors.push_back(std::move(part));
     return OkStatus();
   };
-  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss) {
+  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss && !c.architecture->turned_experts) {
     ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
     return AddParts(parts, model);
   }
@@ -101,7 +103,8 @@ Status Place(TensorInfo tensor, ModelFile& model) {
                             c.head_dim);
     return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
   }
-  const bool plain = module.ends_with(".ssm_norm");
+  const bool plain = module.ends_with(".ssm_norm") ||
+                     (c.architecture->plain_output_norm && module == "output_norm");
   if (c.architecture->norm_plus_one && module.ends_with("_norm") && !plain && suffix == ".weight")
     tensor.plus = 1;
   return add(tensor.name, rows, {});
@@ -180,6 +183,7 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
   RETURN_IF_ERROR(DecodeWeights(model.metadata, tensors, model).Annotate(model.path));
+  RETURN_IF_ERROR(TakeXielu(tensors, model).Annotate(model.path));
   for (const StoredTensor& tensor : tensors) {
     const Status added = AddTensor(tensor, model);
     if (!added.ok()) return added.Annotate(model.files[tensor.file]->path());
@@ -285,6 +289,22 @@ Status ReadConfig(const std::string& folder, ModelFile& model) {
   return OkStatus();
 }
 
+// Muse Glimmer's heads are normed without weights, and queries get a common factor: the weights of
+// norms in GGUF.
+Status AddQueryFactor(ModelFile& model) {
+  const ModelConfig& c = model.config;
+  const Json json =
+      WithFamilyDefaults(TextConfigOf(model.metadata), std::string(c.architecture->hf_name));
+  ASSIGN_OR_RETURN(const double factor, hf::Double(json, {"qk_scale_factor"}, 1.0));
+  const auto dim = static_cast<std::size_t>(c.head_dim);
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const std::string prefix = StrCat("blk.", layer, ".attn_");
+    model.AddVector(prefix + "q_norm.weight", std::vector(dim, static_cast<float>(factor)));
+    model.AddVector(prefix + "k_norm.weight", std::vector(dim, 1.0F));
+  }
+  return OkStatus();
+}
+
 // Adds the tensors under GGUF's names, unpacked and arranged as the family needs them.
 Status ReadTensors(const std::string& folder, ModelFile& model) {
   ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
@@ -296,7 +316,8 @@ Status ReadTensors(const std::string& folder, ModelFile& model) {
   RETURN_IF_ERROR(CheckPieces(model).Annotate(folder));
   RETURN_IF_ERROR(SplitLatent(model).Annotate(folder));
   RETURN_IF_ERROR(ArrangeRecurrent(model).Annotate(folder));
-  if (model.config.architecture->hf_gpt_oss) RETURN_IF_ERROR(UnpackGptOss(model).Annotate(folder));
+  if (model.config.architecture->hf_gpt_oss || model.config.architecture->turned_experts)
+    RETURN_IF_ERROR(UnpackExperts(model).Annotate(folder));
   if (model.config.architecture->sub_norms) {
     ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model.metadata));
     RETURN_IF_ERROR(UnpackBitNet(weights, model).Annotate(folder));
@@ -308,6 +329,8 @@ Status ReadTensors(const std::string& folder, ModelFile& model) {
                                  "does not say that the embedding takes its place "
                                  "(tie_word_embeddings)");
   }
+  if (model.config.architecture->hf_name == "muse_glimmer_text")
+    RETURN_IF_ERROR(AddQueryFactor(model).Annotate(folder));
   const RopeConfig& rope = model.config.rope;
   const bool longer = !rope.long_divisors.empty();
   if (!rope.divisors.empty())

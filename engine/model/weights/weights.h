@@ -26,6 +26,7 @@ struct Linear {
 struct NormWeights {
   const float* weight = nullptr;  // null: the layer has no such norm
   const float* bias = nullptr;    // null: none
+  float eps = 0;                  // 0: the model's
 };
 
 // The layout of the rows of a matrix in memory; both layouts have the same bytes and can be
@@ -143,8 +144,9 @@ struct LayerWeights {
   NormWeights attn_second_norm;  // [D] for attention only, in parallel blocks
   Linear q;  // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]; with gates [2 H*Dh, D], each head
              // followed by its gate
-  Linear k;  // [K*Dh, D]; no weights if another layer's keys are read
-  Linear v;  // [K*Dh, D]
+  Linear attn_gate;  // [H*Dh, D] or [H, D] of attention's output (AttentionGates); no weights: none
+  Linear k;          // [K*Dh, D]; no weights if another layer's keys are read
+  Linear v;          // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   LatentWeights latent;          // instead of k and v
