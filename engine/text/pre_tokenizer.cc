@@ -43,8 +43,13 @@ constexpr const char* kExaoneMoe =
 constexpr const char* kKimi =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kCjkRuns = R"([\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+)";
+// Scripts without spaces between words.
+constexpr const char* kAsianRuns =
+    R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)";
 constexpr const char* kDeepseekWords =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr const char* kLines = R"([^\n]+|[\n]+)";
 
 // The white space at a piece's end, found without a regular expression: the pattern would take
 // quadratic time in a run of spaces that is followed by text, because it is tried at each space.
@@ -53,6 +58,8 @@ constexpr const char* kTrailingSpace = R"(\s+$)";
 // Digits in groups of three from a number's end: R"(\d{1,3}(?=(?:\d{3})*\b))", which takes
 // quadratic time in a long number. This pattern finds the numbers, and they are cut by hand.
 constexpr const char* kDigitGroups = R"((?<!\d)\d++\b)";
+// The same of all numbers, whatever follows them.
+constexpr const char* kNumberGroups = R"(\p{N}++)";
 
 const std::vector<Recipe>& Recipes() {
   static const std::vector<Recipe> kRecipes = {
@@ -81,7 +88,9 @@ const std::vector<Recipe>& Recipes() {
       {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjkRuns, R"(\p{N})"}},
       {{"deepseek-v3", "hunyuan-dense"},
        {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
-      {{"gemma4"}, {R"([^\n]+|[\n]+)"}},
+      {{"afmoe"}, {kNumberGroups, kAsianRuns, kDeepseekWords}},
+      {{"laguna"}, {kLines, kQwen2}},
+      {{"gemma4"}, {kLines}},
   };
   return kRecipes;
 }
@@ -155,14 +164,15 @@ void CutTrailingSpace(const Utf16Text& text, Span piece, std::vector<Span>& out)
   if (begin < piece.end) out.push_back({begin, piece.end});
 }
 
-// Cuts a piece that is a number before every third digit from its end. Other pieces stay.
-void CutDigits(const Utf16Text& text, Span piece, std::vector<Span>& out) {
+// Cuts a piece of characters of the categories `types` (ICU's mask) before every third one from its
+// end. Other pieces stay.
+void CutDigits(std::uint32_t types, const Utf16Text& text, Span piece, std::vector<Span>& out) {
   std::vector<int> begins;  // of the digits, and the end
   for (int at = piece.begin; at < piece.end;) {
     begins.push_back(at);
     UChar32 c = 0;
     U16_NEXT(text.units.data(), at, piece.end, c);
-    if (u_charType(c) != U_DECIMAL_DIGIT_NUMBER) return out.push_back(piece);
+    if ((U_GET_GC_MASK(c) & types) == 0) return out.push_back(piece);
   }
   const std::size_t digits = begins.size();
   begins.push_back(piece.end);
@@ -176,7 +186,7 @@ void CutDigits(const Utf16Text& text, Span piece, std::vector<Span>& out) {
 // A pattern that is applied; no regular expression: CutTrailingSpace.
 struct Step {
   Regex regex;
-  bool cuts_digits = false;
+  std::uint32_t cut_types = 0;  // for CutDigits; 0: nothing is cut
 };
 
 class RegexPreTokenizer final : public PreTokenizer {
@@ -211,9 +221,9 @@ class RegexPreTokenizer final : public PreTokenizer {
       for (const Span piece : pieces) AppendMatches(mine.get(), text, piece, cut);
     }
     pieces.swap(cut);
-    if (!step.cuts_digits) return;
+    if (step.cut_types == 0) return;
     cut.clear();
-    for (const Span piece : pieces) CutDigits(text, piece, cut);
+    for (const Span piece : pieces) CutDigits(step.cut_types, text, piece, cut);
     pieces.swap(cut);
   }
 
@@ -241,7 +251,9 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
       if (U_FAILURE(error))
         return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ",
                               u_errorName(error));
-      steps.push_back({std::move(regex), pattern == kDigitGroups});
+      steps.push_back({std::move(regex), pattern == kDigitGroups    ? U_GC_ND_MASK
+                                         : pattern == kNumberGroups ? U_GC_N_MASK
+                                                                    : 0});
     }
     return std::unique_ptr<PreTokenizer>(
         new RegexPreTokenizer(std::move(steps), recipe.ignore_merges));

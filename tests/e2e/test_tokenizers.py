@@ -121,6 +121,22 @@ def test_patterns_without_a_vocabulary_of_their_own(peer, name, pattern, tmp_pat
         check_lines(path, lines, lambda line: oracle.encode(line).ids)
 
 
+ASIAN = "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"
+WORDS = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+# llama.cpp's patterns of afmoe group numbers from their ends, by a function of its own.
+@pytest.mark.parametrize("name,patterns", [("afmoe", [r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", ASIAN, WORDS]), ("laguna", [r"[^\n]+|[\n]+", QWEN2])])
+def test_patterns_in_turn(peer, name, patterns, tmp_path):
+    source = peer / "models/ggml-vocab-llama-bpe.gguf"
+    path = relabelled(source, "llama-bpe", name, tmp_path / "v.gguf")
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    oracle = byte_level_oracle(source, [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    for lines in (lines_of(DATA[0])[:400], [line for line in HARD if line], ["1234567 12 1 1a22345 ½½½½ ⅫⅫⅫⅫ 東京12345 ไทย๑๒๓๔ a\n\n b"]):
+        check_lines(path, lines, lambda line: oracle.encode(line).ids)
+
+
 def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):
     """The same tokenizer through tokenizer.json: its pre-tokenizer is recognised, its added tokens are special."""
     import shutil
