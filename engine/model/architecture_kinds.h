@@ -226,6 +226,12 @@ constexpr void MakeBert(Architecture& a) {
   a.encoder = true;
 }
 
+// Positions are counted from behind the padding's.
+constexpr void MakeRoberta(Architecture& a) {
+  MakeBert(a);
+  a.hf_position_skip = 2;
+}
+
 constexpr void MakeNemotronH(Architecture& a) {
   a.activation = Activation::kRelu2;
   a.gated = false;

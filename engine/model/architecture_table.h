@@ -249,6 +249,8 @@ inline constexpr std::array kArchitectures = {
     Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bert", "bert", [](Architecture& a) { MakeBert(a); }),
+    Variant("bert", "xlm-roberta", [](Architecture& a) { MakeRoberta(a); }),
+    Variant("bert", "roberta", [](Architecture& a) { MakeRoberta(a); }),
     Variant("nomic-bert", "",
             [](Architecture& a) {
               MakeBert(a);

@@ -15,7 +15,7 @@ import pytest
 from conftest import Daemon, run
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
-FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf"]
+FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf", "xlm_roberta", "xlm_roberta/model.gguf"]
 TOLERANCE = 1e-5
 
 
@@ -55,10 +55,11 @@ def test_company_does_not_change_a_vector(file):
                 assert [v.tolist() for v, _ in pool.map(lambda text: embed(d, text), expected["texts"])] == alone
 
 
+@pytest.mark.parametrize("name", ["bert", "xlm_roberta"])
 @pytest.mark.parametrize("kind", [None, "q8_0"])
-def test_a_converted_folder_gives_the_same_vectors(kind, tmp_path):
-    run("convert", GOLDEN / "bert", tmp_path / "out.gguf", *(["--quantize", kind] if kind else []))
-    expected = json.loads((GOLDEN / "bert/expected.json").read_text())
+def test_a_converted_folder_gives_the_same_vectors(kind, name, tmp_path):
+    run("convert", GOLDEN / name, tmp_path / "out.gguf", *(["--quantize", kind] if kind else []))
+    expected = json.loads((GOLDEN / name / "expected.json").read_text())
     with Daemon(*settings(tmp_path / "out.gguf")) as d:
         if kind is None:
             return check(d, expected)

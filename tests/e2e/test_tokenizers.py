@@ -10,6 +10,7 @@ from conftest import ROOT, STORIES, THERMOCLINE, TIDEPOOL_FOLDER, run, run_json
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 DATA = sorted((ROOT / "tests/data").glob("*.*"))
+GOLDEN = ROOT / "tests/golden"
 HARD = (ROOT / "tests/golden/hard_cases.txt").read_text(encoding="utf-8").split("\n")
 
 
@@ -227,3 +228,28 @@ def test_a_file_without_vocabulary_says_so(tmp_path):
     writer.close()
     result = subprocess.run([THERMOCLINE, "tokenize", tmp_path / "empty.gguf"], input=b"x", capture_output=True)
     assert result.returncode == 1 and b"holds no tokenizer" in result.stderr
+
+
+@pytest.mark.parametrize("file", ["", "model.gguf"], ids=["folder", "gguf"])
+def test_unigram_on_every_line(file):
+    """Against the tokenizers library, whose normalizer looks at clusters of characters where SentencePiece's looks at the longest match."""
+    folder = GOLDEN / "encoders/xlm_roberta"
+    oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    lines = [line for path in DATA for line in lines_of(path)[:1500] + HARD if line and "<" not in line]
+    lines += ["ﬁne ① ｆｕｌｌ　ｗｉｄｔｈ x\u200by ½ … ™ Å", "  a   b  ", "日本語 テスト 한국어", "a\tb\u00a0c", "😀😀 ok"]
+    check_lines(folder / file, lines, lambda line: oracle.encode(line, add_special_tokens=False).ids)
+
+
+@pytest.mark.parametrize("change", [lambda m: m[:8], lambda m: b"\xff\xff\xff\x7f" + m[4:], lambda m: m[:4] + b"\xff" * (len(m) - 4), lambda m: m[:4] + m[5:] + b"x"],
+                         ids=["short", "large", "ones", "moved"])
+def test_a_damaged_map_of_normalization_does_no_harm(change, tmp_path):
+    import base64
+    import shutil
+    folder = tmp_path / "m"
+    shutil.copytree(GOLDEN / "encoders/xlm_roberta", folder, ignore=shutil.ignore_patterns("*.gguf"))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    steps = tokenizer["normalizer"]["normalizers"]
+    steps[0]["precompiled_charsmap"] = base64.b64encode(change(base64.b64decode(steps[0]["precompiled_charsmap"]))).decode()
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    result = run("tokenize", folder, "--json-input", stdin=json.dumps(["ﬁne ① text", "日本語 and more"]).encode(), check=False)
+    assert result.returncode == 0 or b"precompiled map" in result.stderr, result.stderr

@@ -240,12 +240,15 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
                      : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2"
                      : v.kind == VocabularyKind::kWordPiece    ? "bert"
+                     : v.kind == VocabularyKind::kUnigram      ? "t5"
                                                                : "gemma4";
   out.String("tokenizer.ggml.model", kind);
   out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
   out.Strings("tokenizer.ggml.tokens", v.tokens);
   if (!v.scores.empty()) out.Numbers<float>("tokenizer.ggml.scores", 6, v.scores);
   out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
+  if (!v.charsmap.empty())
+    out.Numbers<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, v.charsmap);
   if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
   const auto id = [&](const char* name, int value) {
     if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), value);

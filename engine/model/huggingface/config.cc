@@ -55,6 +55,13 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.head_dim,
                    Int(json, {"head_dim"},
                        c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
+  if (const int skip = c.architecture->hf_position_skip; skip > 0) {
+    ASSIGN_OR_RETURN(const int padding, Int(json, {"pad_token_id"}, skip - 1));
+    if (padding != skip - 1 || c.max_position_embeddings <= skip)
+      return base::Unimplemented("pad_token_id ", padding, " with ", c.max_position_embeddings,
+                                 " positions is not supported");
+    c.max_position_embeddings -= skip;
+  }
   if (c.architecture->latent) return ReadLatent(json, c);
   if (c.head_dim < 1 || c.head_dim > kernels::kHeadDimMax)
     return base::InvalidArgument("head_dim is ", c.head_dim, "; it must lie in [1, ",

@@ -76,6 +76,8 @@ constexpr std::array kDefaults = {
     FamilyDefaults{"deepseek_v32", R"({"routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
         "first_k_dense_replace": 3, "index_topk": 2048})"},
     FamilyDefaults{"bert", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
+    FamilyDefaults{"xlm-roberta", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
+    FamilyDefaults{"roberta", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
     FamilyDefaults{"smollm3", R"({"tie_word_embeddings": true, "use_sliding_window": false,
         "rope_theta": 2000000.0})"},
     FamilyDefaults{"starcoder2", R"({"tie_word_embeddings": true,

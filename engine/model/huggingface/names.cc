@@ -227,7 +227,7 @@ constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "tr
 
 // True for BERT's parts behind its layers, which are for other tasks than vectors.
 bool IsOfAnotherTask(std::string_view name) {
-  for (const std::string_view begin : {"pooler.", "cls.", "embeddings.position_ids"})
+  for (const std::string_view begin : {"pooler.", "cls.", "lm_head.", "embeddings.position_ids"})
     if (name.starts_with(begin)) return true;
   return false;
 }
@@ -313,7 +313,8 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) 
   if (architecture.indexed && name.find(".self_attn.indexer.") != std::string::npos)
     return GgufName{};
   if (architecture.encoder) {
-    if (name.starts_with("bert.")) name.erase(0, std::string_view("bert.").size());
+    for (const std::string_view prefix : {"bert.", "roberta."})
+      if (name.starts_with(prefix)) name.erase(0, prefix.size());
     if (IsOfAnotherTask(name)) return GgufName{};
   }
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head

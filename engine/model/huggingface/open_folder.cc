@@ -105,6 +105,11 @@ Status Place(TensorInfo tensor, ModelFile& model) {
   }
   const bool plain = module.ends_with(".ssm_norm") ||
                      (c.architecture->plain_output_norm && module == "output_norm");
+  if (const int skip = c.architecture->hf_position_skip;
+      skip > 0 && tensor.name == "position_embd.weight" && rows > skip) {
+    tensor.offset += skip * tensor.row_bytes();
+    return add(tensor.name, rows - skip, {});
+  }
   if (c.architecture->norm_plus_one && module.ends_with("_norm") && !plain && suffix == ".weight")
     tensor.plus = 1;
   return add(tensor.name, rows, {});

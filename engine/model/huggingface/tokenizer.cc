@@ -9,6 +9,7 @@
 #include "engine/base/json_limits.h"
 #include "engine/model/byte_reader.h"
 #include "engine/model/huggingface/tokenizer_parts.h"
+#include "engine/model/huggingface/unigram.h"
 
 namespace thermocline::model {
 namespace {
@@ -258,10 +259,10 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   const Json* type = model != nullptr ? model->Find("type") : nullptr;
   const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "BPE";
   if (kind == "WordPiece") return ParseWordPiece(tokenizer, *model, v);
-  if (kind != "BPE") {
+  if (kind == "Unigram") return ParseUnigram(tokenizer, *model, v);
+  if (kind != "BPE")
     return base::Unimplemented("tokenizers of type '", kind,
-                               "' are not supported; supported are BPE and WordPiece");
-  }
+                               "' are not supported; supported are BPE, WordPiece and Unigram");
   if (model == nullptr) return base::DataLoss("field 'model' is missing");
   for (const char* affix : {"end_of_word_suffix", "continuing_subword_prefix"}) {
     const Json* text = model->Find(affix);

@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "engine/base/bytes.h"
 #include "engine/base/strings.h"
 #include "kernels/quantize.h"
 
