@@ -51,6 +51,7 @@ struct LatentConfig {
 };
 
 inline constexpr int kLayersMax = 1024;
+inline constexpr int kPoolingRank = 4;  // ModelConfig::pooling_type
 // Readers refuse larger numbers, so that sums of a few overflow in no derived size.
 inline constexpr int kConfigNumberMax = 1 << 28;
 
@@ -113,6 +114,7 @@ struct ModelConfig {
   int prediction_layers = 0;  // further blocks of the file for drafting: not used
   bool tie_word_embeddings = false;
   int pooling_type = -1;  // GGUF's number: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not given
+  int separator_token = -1;  // of encoders: it ends a text's first segment
 
   std::int64_t num_parameters() const;
   // Returns the factor of a query's product with a key.
@@ -120,6 +122,8 @@ struct ModelConfig {
     return attention_scale > 0 ? static_cast<float>(attention_scale)
                                : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
+  // True if the model scores pairs of texts.
+  bool ranks() const { return architecture->encoder && pooling_type == kPoolingRank; }
   // The number of units of a layer that are read or skipped as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
   // True if a tensor, named `prefix` and a layer's number, belongs to a block after the last layer.

@@ -41,6 +41,8 @@ std::size_t BytesOf(const Prompt& prompt) {
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return ids->size() * kBytesPerToken;
   if (const auto* gap = std::get_if<Infill>(&prompt))
     return gap->prefix.size() + gap->suffix.size();
+  if (const auto* pair = std::get_if<RankedPair>(&prompt))
+    return pair->query->size() + pair->text.size();
   return TextBytes(std::get<Conversation>(prompt).json);
 }
 
@@ -204,6 +206,12 @@ Status Submission::EncodeTexts() {
           .Annotate(StrCat(generation_request_.prompt_field, "[", i, "]"))
           .WithField(generation_request_.prompt_field);
     request.prompt.insert(request.prompt.end(), tokens->begin(), tokens->end());
+    // Every pair has the query's tokens again.
+    constexpr std::size_t kRankedTokensMax = 1 << 20;
+    if (request.embed->pooling == Pooling::kRank && request.prompt.size() > kRankedTokensMax)
+      return base::InvalidArgument("the pairs of query and document have more than ",
+                                   kRankedTokensMax, " tokens; ask for fewer documents at a time")
+          .WithField(generation_request_.prompt_field);
     request.embed->ends.push_back(base::IntSize(request.prompt));
   }
   service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());

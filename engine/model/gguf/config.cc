@@ -126,6 +126,17 @@ Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig&
   return OkStatus();
 }
 
+// A classifier with one label scores pairs of texts, whether the file says so or not.
+Status ReadRanking(const ModelFile& model, ModelConfig& c) {
+  const TensorInfo* output = model.Find("cls.output.weight");
+  if (output == nullptr) return OkStatus();
+  if (output->rows != 1)
+    return base::Unimplemented("a classifier of ", output->rows,
+                               " labels is not supported; one with a single label ranks texts");
+  c.pooling_type = kPoolingRank;
+  return OkStatus();
+}
+
 // Reads the experts. Without a key, the shared expert's size is taken from its tensor.
 Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
                    ModelConfig& c) {
@@ -256,6 +267,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   if (keys.Has(rms_eps)) c.architecture = WithNorm(*c.architecture, Norm::kRms);
   RETURN_IF_ERROR(RefuseKeys(keys, prefix, *c.architecture));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
+  if (c.architecture->encoder) RETURN_IF_ERROR(ReadRanking(model, c));
   RETURN_IF_ERROR(ReadGgufRecurrent(keys, model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));

@@ -34,6 +34,10 @@ constexpr std::array kGlobalModules = {
     ModuleName{"embeddings.position_embeddings", "position_embd"},
     ModuleName{"embeddings.token_type_embeddings", "token_types"},
     ModuleName{"embeddings.LayerNorm", "token_embd_norm"},
+    ModuleName{"pooler.dense", "cls"},  // of those that rank
+    ModuleName{"classifier", "cls.output"},
+    ModuleName{"classifier.dense", "cls"},  // xlm-roberta
+    ModuleName{"classifier.out_proj", "cls.output"},
     ModuleName{"backbone.embeddings", "token_embd"},  // nemotron_h
     ModuleName{"backbone.norm_f", "output_norm"},
     ModuleName{"model.embeddings", "token_embd"},
@@ -227,7 +231,7 @@ constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "tr
 
 // True for BERT's parts behind its layers, which are for other tasks than vectors.
 bool IsOfAnotherTask(std::string_view name) {
-  for (const std::string_view begin : {"pooler.", "cls.", "lm_head.", "embeddings.position_ids"})
+  for (const std::string_view begin : {"cls.", "lm_head.", "embeddings.position_ids"})
     if (name.starts_with(begin)) return true;
   return false;
 }
@@ -307,7 +311,7 @@ bool IsOfAnotherSense(std::string_view name) {
   return false;
 }
 
-Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
+Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, bool ranks) {
   // Tensors of mtp are blocks for drafting (multi-token prediction).
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.")) return GgufName{};
   if (architecture.indexed && name.find(".self_attn.indexer.") != std::string::npos)
@@ -315,6 +319,7 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) 
   if (architecture.encoder) {
     for (const std::string_view prefix : {"bert.", "roberta."})
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
+    if (!ranks && name.starts_with("pooler.")) return GgufName{};
     if (IsOfAnotherTask(name)) return GgufName{};
   }
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head

@@ -132,7 +132,8 @@ Status AddTensor(const StoredTensor& stored, ModelFile& model) {
     model.left_out.push_back(name);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(GgufName called, GgufNameOf(name, *model.config.architecture));
+  ASSIGN_OR_RETURN(GgufName called,
+                   GgufNameOf(name, *model.config.architecture, model.config.ranks()));
   if (called.name.empty()) return OkStatus();
   // Granite's shared network is the only network of a model without experts.
   const std::size_t shared = called.name.find("_shexp");
@@ -271,6 +272,25 @@ Result<int> PoolingOf(const std::string& folder) {
   return type;
 }
 
+// A classifier with one label scores pairs of texts.
+Status ReadRanking(const Json& json, ModelConfig& c) {
+  const Json* classes = json.Find("architectures");
+  const std::string name = classes != nullptr && classes->is_array() &&
+                                   !classes->as_array().empty() &&
+                                   classes->as_array().front().is_string()
+                               ? classes->as_array().front().as_string()
+                               : "";
+  if (!name.ends_with("ForSequenceClassification")) return OkStatus();
+  const Json* labels = json.Find("id2label");
+  const std::size_t count =
+      labels != nullptr && labels->is_object() ? labels->as_object().size() : 2;
+  if (count != 1)
+    return base::Unimplemented("a classifier of ", count,
+                               " labels is not supported; one with a single label ranks texts");
+  c.pooling_type = kPoolingRank;
+  return OkStatus();
+}
+
 // Reads config.json, and how the weights are packed.
 Status ReadConfig(const std::string& folder, ModelFile& model) {
   const std::string path = Join(folder, "config.json");
@@ -291,6 +311,8 @@ Status ReadConfig(const std::string& folder, ModelFile& model) {
   if (!config.ok()) return config.status().Annotate(path);
   model.config = *config;
   ASSIGN_OR_RETURN(model.config.pooling_type, PoolingOf(folder));
+  if (model.config.architecture->encoder)
+    RETURN_IF_ERROR(ReadRanking(model.metadata, model.config).Annotate(path));
   return OkStatus();
 }
 
@@ -384,6 +406,7 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
     model->sampling = *sampling;
   }
   RETURN_IF_ERROR(ReadVocabulary(folder, generation, *model));
+  model->config.separator_token = model->vocabulary.eos;
   return model;
 }
 

@@ -55,6 +55,10 @@ Status WeightPlan::Shared() {
 Status WeightPlan::SharedEncoder() {
   const int d = model_.config.hidden_size;
   RETURN_IF_ERROR(NormOf("token_embd_norm", d, weights_.embedding_norm));
+  if (model_.config.ranks()) {
+    RETURN_IF_ERROR(LinearOf("cls", d, d, true, weights_.rank.dense));
+    RETURN_IF_ERROR(LinearOf("cls.output", 1, d, true, weights_.rank.output));
+  }
   const TensorInfo* types = model_.Find("token_types.weight");
   if (types == nullptr) return OkStatus();
   const auto rows = static_cast<int>(std::clamp<std::int64_t>(types->rows, 1, 1 << 10));

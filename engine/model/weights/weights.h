@@ -173,6 +173,12 @@ struct LayerWeights {
   bool has_network() const { return down.weight.rows > 0 || down_rows.rows > 0; }
 };
 
+// The head of an encoder that ranks pairs of texts (exec/rank_head.h).
+struct RankWeights {
+  Linear dense;   // [D, D]
+  Linear output;  // [1, D]
+};
+
 struct Weights {
   kernels::PackedMatrix token_embedding;     // [V, D]
   kernels::PackedMatrix position_embedding;  // [positions + offset, D], if positions are learned
@@ -182,6 +188,7 @@ struct Weights {
   NormWeights output_norm;                   // [D]
   Linear output;                             // [V, D], the embedding if tied
   SharedAltUpWeights altup;                  // if the family has it
+  RankWeights rank;                          // of encoders that rank
   base::HugeBuffer memory;                   // owns all of the above
 
   // The part of `memory` with a layer's weights, whose bytes do not depend on their location.
