@@ -68,8 +68,8 @@ struct GatedParams {
   int n = 0;
   GateActivation activation = GateActivation::kSilu;
   float threshold = 0;
-  Xielu xielu = {};
   float* out = nullptr;  // [n], may be gate
+  Xielu xielu = {};
 };
 
 }  // namespace thermocline::kernels

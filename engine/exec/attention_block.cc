@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "engine/base/index.h"
@@ -282,7 +283,10 @@ int AttentionBlock::TokensOfTile(int tokens) const {
 
 void AttentionBlock::AttendTokens(int layer) {
   const int kv_heads = heads_.kv_heads;
+  std::atomic<bool> given_up{false};
   pool_.Run(base::IntSize(step_.tiles()) * kv_heads, [&](int item, int thread) {
+    if (on_wait_ && !given_up.load(std::memory_order_relaxed) && !on_wait_()) given_up = true;
+    if (given_up.load(std::memory_order_relaxed)) return;
     const StepTokens::Tile& tile = step_.tiles()[item / kv_heads];
     AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
   });

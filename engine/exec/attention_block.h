@@ -6,8 +6,10 @@
 // chunks of a single token.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/base/index.h"
@@ -58,6 +60,9 @@ class AttentionBlock {
   void Run(int layer, bool by_inputs);
   // Only stores the step's K and V. Requires: the layer has its own.
   void StoreOnly(int layer);
+  // Asked now and then, on any thread, while a step of several tokens runs: once it is false, the
+  // step's results mean nothing. Empty: none. For encoders, whose whole text is one step.
+  void SetOnWait(std::function<bool()> on_wait) { on_wait_ = std::move(on_wait); }
   const AttentionCounters& counters() const { return counters_; }
 
  private:
@@ -121,6 +126,7 @@ class AttentionBlock {
   int group_max_ = 1;        // the most query heads of a kv head among the layers
   std::vector<float> ones_;  // [Dh] the weights of a norm that has none
   AttentionGates gates_;
+  std::function<bool()> on_wait_;
 };
 
 }  // namespace thermocline::exec

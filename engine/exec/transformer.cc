@@ -239,11 +239,13 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
   }
   const int needed = cache_only_ ? LayersBeforeStoring() : config_.num_hidden_layers;
   for (; layer < needed; ++layer) {
+    if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
     RETURN_IF_ERROR(Block(layer));
     if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
   }
+  if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
   if (needed < config_.num_hidden_layers) {
     RETURN_IF_ERROR(StoreOnly(needed));
     return logits;
@@ -255,6 +257,9 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
 void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (flash_ != nullptr) flash_->SetOnWait(on_wait);
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
+  if (!config_.architecture->encoder) return;
+  on_wait_ = on_wait;
+  attention_.SetOnWait(on_wait);
 }
 
 Status Transformer::Embed() {

@@ -187,6 +187,8 @@ class Transformer {
   void EndStates(bool computed);
   // Returns errors of the flash tier only, for a table that stays in the file.
   Status Embed();
+  // False if an encoder's step is not wanted any more.
+  bool IsWanted() const { return !on_wait_ || on_wait_(); }
   // Computes the layers, and ends the flash tier's step. `rows`: rows of logits. Returns them if a
   // device has the head, else [0].
   StepResult<std::span<const float>> Blocks(Step step, int rows);
@@ -227,6 +229,7 @@ class Transformer {
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
+  std::function<bool()> on_wait_;  // of encoders
   ffn::Auditor* auditor_ = nullptr;
   BlockTap* block_tap_ = nullptr;
   store::NeuronStore* const flash_;

@@ -44,7 +44,7 @@ std::size_t HeldMax(std::size_t data_bytes) {
 
 // Steps of a rendering: a message takes some hundreds, and has some hundred bytes as values.
 std::int64_t StepsMax(std::size_t data_bytes) {
-  constexpr std::int64_t kOfTemplate = 200'000, kOfByte = 64;
+  constexpr std::int64_t kOfTemplate = 50'000, kOfByte = 16;
   const std::int64_t most = jinja::Limits{}.steps;
   return std::min(most, kOfTemplate + kOfByte * static_cast<std::int64_t>(data_bytes));
 }
