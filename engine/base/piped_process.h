@@ -29,7 +29,7 @@ class PipedProcess {
   PipedProcess& operator=(const PipedProcess&) = delete;
 
   // Bounds the program's own memory and its processor time from now on; beyond them allocations
-  // fail and it is killed. It gives way to other processes.
+  // fail and it is killed. It runs at the lowest priority.
   void Limit(std::uint64_t bytes, unsigned cpu_seconds);
   // Waits for output, or its end, at most so long; false: there is none yet.
   bool WaitForOutput(std::chrono::milliseconds most) const;

@@ -30,7 +30,7 @@ constexpr bool kShadowed = __has_feature(address_sanitizer) || __has_feature(thr
 #else
 constexpr bool kShadowed = false;
 #endif
-constexpr std::int64_t kMemoryMin = kShadowed ? std::int64_t{1} << 50 : 64 << 20,
+constexpr std::int64_t kMemoryMin = kShadowed ? std::int64_t{1} << 50 : 112 << 20,
                        kMemoryMax = kShadowed ? kMemoryMin : 1 << 30;
 constexpr unsigned kCpuSeconds = 10;
 constexpr std::chrono::seconds kMost{60};
@@ -139,7 +139,7 @@ std::int64_t PeakBytes() {
 
 Examination ExamineModel(const std::string& path, std::int64_t budget_bytes,
                          const std::function<bool()>& ends) {
-  constexpr std::int64_t kShare = 4;
+  constexpr std::int64_t kShare = 3;
   const std::int64_t most =
       budget_bytes > 0 ? std::clamp(budget_bytes / kShare, kMemoryMin, kMemoryMax) : kMemoryMax;
   Examination out{.files = FilesOf(path), .status = {}, .facts = {}};

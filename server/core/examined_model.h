@@ -29,7 +29,7 @@ struct Examination {
 std::string FilesOf(const std::string& path);
 
 // Runs this program to read the model's header, its vocabulary and its chat template, as loading
-// does, within a quarter of the budget (64 MiB at least, 1 GiB at most), ten seconds of a processor
+// does, within a third of the budget (112 MiB at least, 1 GiB at most), ten seconds of a processor
 // and a minute. Its status is Cancelled if `ends`, which is asked now and then, was true, and
 // Unavailable if no process can be started.
 Examination ExamineModel(const std::string& path, std::int64_t budget_bytes,

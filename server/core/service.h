@@ -126,7 +126,7 @@ class Service {
   bool must_be_examined() const { return must_be_examined_; }
   // True if the model must be examined and was not, as its files are now.
   bool WantsExamination() const;
-  // Calls ExamineModel, and keeps what it says until the files change. Nothing is kept if `ends`
+  // Calls ExamineModel, and keeps its outcome until the files change. Nothing is kept if `ends`
   // was true.
   void Examine(const std::function<bool()>& ends);
   double load_progress() const { return load_progress_.load(); }

@@ -95,7 +95,7 @@ Status NoModel(const Service& service, const std::string& name, const ModelRight
       .WithReason(Reason::kModelNotFound);
 }
 
-// A name allows what it names: a model as it is loaded, or one of its adapters. With the model's
+// A name allows a model as it is loaded, or one of its adapters. With the model's
 // own, a client may choose adapters that it may name, too.
 Status CheckRights(const Service& service, const ModelRights& rights,
                    const GenerationRequest& generation) {

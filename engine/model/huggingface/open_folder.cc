@@ -19,6 +19,7 @@
 #include "engine/model/huggingface/bitnet.h"
 #include "engine/model/huggingface/config.h"
 #include "engine/model/huggingface/fields.h"
+#include "engine/model/huggingface/folder_config.h"
 #include "engine/model/huggingface/names.h"
 #include "engine/model/huggingface/packed_weights.h"
 #include "engine/model/huggingface/recurrent.h"
@@ -32,19 +33,6 @@
 
 namespace thermocline::model {
 namespace {
-
-std::string Join(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
-Result<Json> ReadJsonFile(const std::string& path) {
-  constexpr std::uint64_t kBytesMax = 16 << 20;
-  constexpr std::size_t kValuesMax = 1 << 20;
-  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, kBytesMax));
-  auto parsed = base::ParseJsonOf(text, kValuesMax);
-  if (!parsed.ok()) return parsed.status().Annotate(path);
-  return parsed;
-}
 
 Status AddParts(const std::vector<TensorInfo>& parts, ModelFile& model) {
   model.tensors.insert(model.tensors.end(), parts.begin(), parts.end());
@@ -197,22 +185,10 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
   return CheckNames(model).Annotate(model.path);
 }
 
-// Returns the config of the text part of a multimodal model.
-Json TextConfigOf(const Json& config) {
-  const Json* text = config.Find("text_config");
-  if (text == nullptr || !text->is_object()) return config;
-  Json out = *text;
-  for (const char* key : {"tie_word_embeddings", "eos_token_id"}) {
-    const Json* value = config.Find(key);
-    if (value != nullptr && out.Find(key) == nullptr) out.object().emplace_back(key, *value);
-  }
-  return out;
-}
-
 Result<std::vector<std::string>> ShardNames(const std::string& folder) {
-  const std::string index_path = Join(folder, "model.safetensors.index.json");
+  const std::string index_path = FolderFile(folder, "model.safetensors.index.json");
   if (!base::PathExists(index_path)) return std::vector<std::string>{"model.safetensors"};
-  ASSIGN_OR_RETURN(const Json index, ReadJsonFile(index_path));
+  ASSIGN_OR_RETURN(const Json index, ReadFolderJson(index_path));
   const Json* map = index.Find("weight_map");
   if (map == nullptr || !map->is_object())
     return base::DataLoss(index_path, ": field 'weight_map' is missing");
@@ -246,76 +222,6 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   }
 }
 
-// Returns the pooling of a folder written by sentence-transformers, as GGUF numbers it (1 mean, 2
-// first token, 3 last token); -1 = not given.
-Result<int> PoolingOf(const std::string& folder) {
-  const std::string path = Join(folder, "1_Pooling/config.json");
-  if (!base::PathExists(path)) return -1;
-  ASSIGN_OR_RETURN(const Json config, ReadJsonFile(path));
-  struct Mode {
-    const char* key;
-    int type;
-  };
-  constexpr Mode kModes[] = {{"pooling_mode_mean_tokens", 1},
-                             {"pooling_mode_cls_token", 2},
-                             {"pooling_mode_lasttoken", 3}};
-  if (!config.is_object()) return base::InvalidArgument(path, ": not a JSON object");
-  int type = -1, modes = 0;
-  for (const auto& [key, value] : config.as_object()) {
-    if (!key.starts_with("pooling_mode_") || !value.is_bool() || !value.as_bool()) continue;
-    ++modes;
-    for (const Mode& mode : kModes)
-      if (key == mode.key) type = mode.type;
-  }
-  if (modes != 1 || type < 0)
-    return base::Unimplemented(path, ": of the ways to pool, one of mean, cls and lasttoken");
-  return type;
-}
-
-// A classifier with one label scores pairs of texts.
-Status ReadRanking(const Json& json, ModelConfig& c) {
-  const Json* classes = json.Find("architectures");
-  const std::string name = classes != nullptr && classes->is_array() &&
-                                   !classes->as_array().empty() &&
-                                   classes->as_array().front().is_string()
-                               ? classes->as_array().front().as_string()
-                               : "";
-  if (!name.ends_with("ForSequenceClassification")) return OkStatus();
-  const Json* labels = json.Find("id2label");
-  const std::size_t count =
-      labels != nullptr && labels->is_object() ? labels->as_object().size() : 2;
-  if (count != 1)
-    return base::Unimplemented("a classifier of ", count,
-                               " labels is not supported; one with a single label ranks texts");
-  c.pooling_type = kPoolingRank;
-  return OkStatus();
-}
-
-// Reads config.json, and how the weights are packed.
-Status ReadConfig(const std::string& folder, ModelFile& model) {
-  const std::string path = Join(folder, "config.json");
-  if (!base::PathExists(path))
-    return base::InvalidArgument(folder, ": a folder without config.json is no model");
-  ASSIGN_OR_RETURN(model.metadata, ReadJsonFile(path));
-  // Exports of multimodal models may say it beside the text part's sizes.
-  const Json* text = model.metadata.Find("text_config");
-  if (model.metadata.Find("quantization_config") == nullptr && text != nullptr &&
-      text->is_object() && text->Find("quantization_config") != nullptr)
-    model.metadata.Set("quantization_config", Json(*text->Find("quantization_config")));
-  // ModelOpt's older exports say it in a file of their own.
-  if (model.metadata.Find("quantization_config") == nullptr &&
-      base::PathExists(Join(folder, "hf_quant_config.json")))
-    model.metadata.Set("quantization_config", Json::Object{{"quant_method", "modelopt"}});
-  RETURN_IF_ERROR(CheckQuantization(model.metadata).Annotate(path));
-  auto config = ConfigFromHuggingFace(TextConfigOf(model.metadata));
-  if (!config.ok()) return config.status().Annotate(path);
-  model.config = *config;
-  ASSIGN_OR_RETURN(model.config.pooling_type, PoolingOf(folder));
-  if (model.config.architecture->encoder)
-    RETURN_IF_ERROR(ReadRanking(model.metadata, model.config).Annotate(path));
-  return OkStatus();
-}
-
 // Muse Glimmer's heads are normed without weights, and queries get a common factor: the weights of
 // norms in GGUF.
 Status AddQueryFactor(ModelFile& model) {
@@ -335,7 +241,7 @@ Status AddQueryFactor(ModelFile& model) {
 // Adds the tensors under GGUF's names, unpacked and arranged as the family needs them.
 Status ReadTensors(const std::string& folder, ModelFile& model) {
   ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
-  for (std::string& shard : shards) shard = Join(folder, shard);
+  for (std::string& shard : shards) shard = FolderFile(folder, shard);
   RETURN_IF_ERROR(AddSafetensors(shards, model));
   if (!model.left_out.empty())
     base::LogWarning(folder, ": ", model.left_out.size(), " tensors of other senses than text are ",
@@ -396,11 +302,12 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   auto model = std::make_unique<ModelFile>();
   model->path = folder;
   model->format = "Hugging Face";
-  RETURN_IF_ERROR(ReadConfig(folder, *model));
+  RETURN_IF_ERROR(ReadFolderConfig(folder, *model));
   RETURN_IF_ERROR(ReadTensors(folder, *model));
   Json generation{Json::Object()};
-  if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {
-    ASSIGN_OR_RETURN(generation, ReadJsonFile(path));
+  if (const std::string path = FolderFile(folder, "generation_config.json");
+      base::PathExists(path)) {
+    ASSIGN_OR_RETURN(generation, ReadFolderJson(path));
     auto sampling = SamplingFromGenerationConfig(generation);
     if (!sampling.ok()) return sampling.status().Annotate(path);
     model->sampling = *sampling;

@@ -74,6 +74,11 @@ Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
                              " is not known");
 }
 
+int FindToken(const Vocabulary& v, std::string_view text) {
+  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
+  return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
+}
+
 TokenEdges EdgesOf(const Json& token) {
   return {.left_strip = IsTrue(token, "lstrip"),
           .right_strip = IsTrue(token, "rstrip"),

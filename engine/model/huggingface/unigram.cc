@@ -1,6 +1,5 @@
 #include "engine/model/huggingface/unigram.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "engine/base/base64.h"
@@ -99,11 +98,6 @@ Status ReadAdded(const Json& tokenizer, Vocabulary& v) {
   return OkStatus();
 }
 
-int IdOf(const Vocabulary& v, std::string_view text) {
-  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
-  return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
-}
-
 }  // namespace
 
 Status ParseUnigram(const Json& tokenizer, const Json& model, Vocabulary& v) {
@@ -119,9 +113,9 @@ Status ParseUnigram(const Json& tokenizer, const Json& model, Vocabulary& v) {
               ? static_cast<int>(unknown->as_int())
               : -1;
   if (v.unk >= 0) v.types[v.unk] = TokenType::kUnknown;
-  v.bos = IdOf(v, "<s>");
-  v.eos = IdOf(v, "</s>");
-  v.pad = IdOf(v, "<pad>");
+  v.bos = FindToken(v, "<s>");
+  v.eos = FindToken(v, "</s>");
+  v.pad = FindToken(v, "<pad>");
   v.add_bos = v.bos >= 0;
   v.add_eos = v.eos >= 0;
   v.add_space_prefix = v.remove_extra_whitespaces = true;
