@@ -223,7 +223,7 @@ std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most)
   const std::int64_t total = BudgetOfAll(front());
   base::MutexLock lock(mutex_);
   for (;;) {
-    if (const auto model = queue_.NextToLoad(models_.All(), total, sleeps_)) return model;
+    if (auto model = queue_.NextToLoad(models_.All(), total, sleeps_)) return model;
     if (stops_ || std::exchange(sleep_asked_, false) || Clock::now() >= until) return nullptr;
     changed_.WaitUntil(mutex_, until);
   }

@@ -154,6 +154,7 @@ void AddXielu(const ModelConfig& c, MetadataBuilder& out) {
   if (c.xielu.empty()) return;
   const auto add = [&](const char* key, double XieluConfig::*field) {
     std::vector<float> values;
+    values.reserve(c.xielu.size());
     for (const XieluConfig& layer : c.xielu) values.push_back(static_cast<float>(layer.*field));
     out.Numbers<float>(key, 6, values);
   };
@@ -174,6 +175,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   if (!recurrent && !uneven) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
   if (c.window_query_heads > 0) {
     std::vector<int> heads;
+    heads.reserve(c.num_hidden_layers);
     for (int layer = 0; layer < c.num_hidden_layers; ++layer)
       heads.push_back(c.HeadsOf(layer).heads);
     out.Numbers<std::int32_t>(prefix + "attention.head_count", 5, heads);
