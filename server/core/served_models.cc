@@ -254,6 +254,7 @@ std::optional<Status> ServedModels::Load(Model& model) {
   {
     const base::MutexLock lock(mutex_);
     if (model.tried_at < 0) model.busy_since = begin;
+    model.sleepy = false;  // one that is asked to sleep from now on sleeps once it is loaded
     sleeps = sleeps_;
   }
   bool busy = false;
@@ -278,7 +279,6 @@ std::optional<Status> ServedModels::Load(Model& model) {
   // Models that answer are no fault of this one: it is tried again with the next request.
   model.failures = loaded.ok() || busy ? 0 : model.failures + 1;
   model.failed_at = Clock::now();
-  model.sleepy = false;
   return loaded.ok() || !several() ? loaded : LoadFailure(model.service, loaded);
 }
 
