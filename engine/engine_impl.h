@@ -66,6 +66,7 @@ class Engine::Impl {
   bool writes() const { return !model_->config.architecture->encoder; }
   Pooling pooling() const {
     const int type = model_->config.pooling_type;
+    if (model_->config.ranks()) return Pooling::kRank;
     return type == 2 ? Pooling::kFirst : type == 3 ? Pooling::kLast : Pooling::kMean;
   }
   const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }

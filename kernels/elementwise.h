@@ -48,12 +48,18 @@ enum class GateActivation : std::uint8_t {
   kRelu2,
   kGelu,
   kGeluTanh,
-  kClampedSwiglu
+  kClampedSwiglu,
+  kXielu
 };
 
 // kClampedSwiglu, with both limits and the slope that gpt-oss has:
 // g sigmoid(1.702 g) (u + 1), g = min(gate, 7), u = clamp(up, -7, 7).
 inline constexpr float kSwigluLimit = 7.0F, kSwigluSlope = 1.702F;
+
+// kXielu: alpha_p x^2 + beta x for x > 0, else alpha_n (exp(min(x, eps)) - 1 - x) + beta x.
+struct Xielu {
+  float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;
+};
 
 // out = act(gate) * up, or act(gate) where there is no up.
 struct GatedParams {
@@ -63,6 +69,7 @@ struct GatedParams {
   GateActivation activation = GateActivation::kSilu;
   float threshold = 0;
   float* out = nullptr;  // [n], may be gate
+  Xielu xielu = {};
 };
 
 }  // namespace thermocline::kernels

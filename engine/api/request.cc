@@ -56,6 +56,8 @@ const char* PoolingName(Pooling pooling) {
       return "cls";
     case Pooling::kLast:
       return "last";
+    case Pooling::kRank:
+      return "rank";
     case Pooling::kMean:
       break;
   }

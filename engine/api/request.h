@@ -14,8 +14,9 @@ namespace thermocline {
 
 // The method of making one vector from a text: pools the last hidden states of its tokens, after
 // the final norm.
-enum class Pooling { kMean, kFirst, kLast };
-// "mean", "cls" or "last", as in embedding models' files and clients' requests.
+enum class Pooling { kMean, kFirst, kLast, kRank };
+// kRank: a score of a pair of texts instead of a vector, of models that rank.
+// "mean", "cls", "last" or "rank", as in embedding models' files and clients' requests.
 const char* PoolingName(Pooling pooling);
 std::optional<Pooling> ParsePooling(std::string_view name);
 

@@ -60,8 +60,10 @@ void PipedProcess::Limit(std::uint64_t bytes, unsigned cpu_seconds) {
   const MutexLock lock(mutex_);
   if (pid_ <= 0) return;
   const rlimit memory{bytes, bytes}, time{cpu_seconds, cpu_seconds};
-  ::prlimit(pid_, RLIMIT_AS, &memory, nullptr);
+  ::prlimit(pid_, RLIMIT_DATA, &memory, nullptr);
   ::prlimit(pid_, RLIMIT_CPU, &time, nullptr);
+  constexpr int kNiceness = 19;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(pid_), kNiceness);
 }
 
 bool PipedProcess::WaitForOutput(std::chrono::milliseconds most) const {

@@ -28,8 +28,8 @@ class PipedProcess {
   PipedProcess(const PipedProcess&) = delete;
   PipedProcess& operator=(const PipedProcess&) = delete;
 
-  // Bounds the program's address space and its processor time from now on; beyond them allocations
-  // fail and it is killed.
+  // Bounds the program's own memory and its processor time from now on; beyond them allocations
+  // fail and it is killed. It runs at the lowest priority.
   void Limit(std::uint64_t bytes, unsigned cpu_seconds);
   // Waits for output, or its end, at most so long; false: there is none yet.
   bool WaitForOutput(std::chrono::milliseconds most) const;

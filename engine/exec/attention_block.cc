@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "engine/base/index.h"
@@ -27,22 +28,22 @@ AttentionBlock::AttentionBlock(const Params& p)
       inputs_(p.inputs),
       step_(p.step),
       origins_(p.config, p.weights, p.ops, p.workspace.context_length),
-      heads_(p.config.LargestHeads()) {
+      heads_(p.config.LargestHeads()),
+      gates_(p.config, p.workspace.tokens_max) {
   if (config_.latent.any())
     latent_.emplace(LatentAttention::Params{.config = config_,
                                             .ops = ops_,
                                             .pool = pool_,
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
-  if (config_.architecture->value_norm) ones_.assign(heads_.dim, 1.0F);
+  if (config_.architecture->value_norm || config_.plain_head_norm) ones_.assign(heads_.dim, 1.0F);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer)
     group_max_ = std::max(group_max_, config_.HeadsOf(layer).group());
-  if (config_.architecture->attention_gate)
-    gated_q_.resize(base::Area(ws_.tokens_max, 2 * heads_.q()));
 }
 
 void AttentionBlock::Enter(int layer) {
   heads_ = config_.HeadsOf(layer);
+  gates_.Enter(weights_.layers[layer], heads_);
   ws_.q.cols = ws_.attention.cols = heads_.q();
   for (nn::ActivationBuffer& q : ws_.tile_q) q.cols = heads_.dim;
 }
@@ -93,32 +94,16 @@ void AttentionBlock::ProjectInput(int index, bool by_inputs, bool store_only) {
                             ws_.v.data());
   if (latent_.has_value())
     return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
-  const bool gated = config_.architecture->attention_gate;
-  const std::array products = {nn::Product{&layer.q, gated ? gated_q_.data() : ws_.q.x.data()},
-                               nn::Product{&layer.k, ws_.k.data()},
-                               nn::Product{&layer.v, ws_.v.data()}};
   const bool keys = layer.k.weight.rows > 0, values = layer.v.weight.rows > 0;
-  const std::size_t count = !keys ? 1 : values ? products.size() : 2;
-  const auto all = std::span(products).first(count);
-  multiplier_.Multiply(store_only ? all.subspan(1) : all, ws_.hidden.view(), tokens, false);
+  std::array<nn::Product, 4> products = {};
+  std::size_t count = 0;
+  if (!store_only) products[count++] = gates_.Queries(ws_.q.x.data());
+  if (!store_only && gates_.has_matrix()) products[count++] = gates_.Gates();
+  if (keys) products[count++] = {&layer.k, ws_.k.data()};
+  if (values) products[count++] = {&layer.v, ws_.v.data()};
+  multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
   if (keys && !values) std::copy_n(ws_.k.data(), nn::Offset(tokens, heads_.kv()), ws_.v.data());
-  if (gated && !store_only) nn::ForTokens(pool_, tokens, [&](int t) { SplitGates(t); });
-}
-
-void AttentionBlock::SplitGates(int token) {
-  const int dim = heads_.dim, heads = heads_.heads;
-  for (int h = 0; h < heads; ++h)
-    std::copy_n(gated_q_.data() + nn::Offset(token * heads + h, 2 * dim), dim,
-                ws_.q.x.data() + nn::Offset(token * heads + h, dim));
-}
-
-void AttentionBlock::ApplyGates(int token, float* attention) const {
-  const int dim = heads_.dim, heads = heads_.heads;
-  for (int h = 0; h < heads; ++h) {
-    const float* gate = gated_q_.data() + nn::Offset(token * heads + h, 2 * dim) + dim;
-    float* head = attention + nn::Offset(h, dim);
-    for (int i = 0; i < dim; ++i) head[i] /= 1 + std::exp(-gate[i]);
-  }
+  if (!store_only) nn::ForTokens(pool_, tokens, [&](int t) { gates_.Split(t, ws_.q.x.data()); });
 }
 
 void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
@@ -129,7 +114,7 @@ void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
     return latent_->Output(layer, ws_.attention.x.data(), tokens, ws_.attention_out.data());
   nn::ForTokens(pool_, tokens, [&](int t) {
     float* row = ws_.attention.x.data() + nn::Offset(t, ws_.attention.cols);
-    if (config_.architecture->attention_gate) ApplyGates(t, row);
+    gates_.Apply(t, row);
     if (layer.attn_sub_norm.weight != nullptr)
       nn::Normalize(ops_, config_, layer.attn_sub_norm, row, ws_.attention.cols, row);
     nn::QuantizeToken(ops_, ws_.attention, t);
@@ -178,10 +163,12 @@ void AttentionBlock::Rotate(int layer, int position, float* q, float* k) {
   ops_.rope(rope);
 }
 
-float AttentionBlock::QueryScale(int position) const {
+float AttentionBlock::QueryScale(int layer, int position) const {
   const float scale = config_.ScoreScale();
   if (config_.temperature_beta == 0) return scale;
-  const int periods = position / config_.temperature_period;
+  const bool unrotated = config_.architecture->temperature_unrotated;
+  if (unrotated && config_.Rotates(layer)) return scale;
+  const int periods = (position + (unrotated ? 1 : 0)) / config_.temperature_period;
   return scale * static_cast<float>(1 + config_.temperature_beta * std::log1p(periods));
 }
 
@@ -196,7 +183,12 @@ void AttentionBlock::RotateAndStore(int layer, int token) {
   if (!norm_last) NormQueryAndKey(w, q, k);
   if (config_.Rotates(layer)) Rotate(layer, position, q, k);
   if (norm_last) NormQueryAndKey(w, q, k);
-  const float scale = QueryScale(position);
+  if (config_.plain_head_norm && config_.Rotates(layer)) {
+    const model::NormWeights plain{.weight = ones_.data()};
+    NormHeads(plain, q, heads_.heads);
+    if (k != nullptr) NormHeads(plain, k, heads_.kv_heads);
+  }
+  const float scale = QueryScale(layer, position);
   for (int i = 0; i < heads_.q(); ++i) q[i] *= scale;
   if (SpreadsHeads()) SpreadHeads(q, heads_.heads);
   if (!owns) return;
@@ -252,8 +244,7 @@ void AttentionBlock::Store(int layer, int token, const float* k, const float* v)
 kernels::PositionSpan AttentionBlock::Window(int layer, int token) const {
   const StepTokens::Place& place = step_.place(token);
   if (config_.architecture->encoder) return {0, place.end};
-  const int window = config_.WindowOf(layer), end = place.position + 1;
-  return {window > 0 ? std::max(0, end - window) : 0, end};
+  return {config_.FirstSeen(layer, place.position), place.position + 1};
 }
 
 void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
@@ -292,7 +283,10 @@ int AttentionBlock::TokensOfTile(int tokens) const {
 
 void AttentionBlock::AttendTokens(int layer) {
   const int kv_heads = heads_.kv_heads;
+  std::atomic<bool> given_up{false};
   pool_.Run(base::IntSize(step_.tiles()) * kv_heads, [&](int item, int thread) {
+    if (on_wait_ && !given_up.load(std::memory_order_relaxed) && !on_wait_()) given_up = true;
+    if (given_up.load(std::memory_order_relaxed)) return;
     const StepTokens::Tile& tile = step_.tiles()[item / kv_heads];
     AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
   });

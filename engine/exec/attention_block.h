@@ -6,13 +6,16 @@
 // chunks of a single token.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/base/index.h"
 #include "engine/base/stopwatch.h"
 #include "engine/base/worker_pool.h"
+#include "engine/exec/attention_gates.h"
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/key_origins.h"
 #include "engine/exec/latent_attention.h"
@@ -46,11 +49,8 @@ class AttentionBlock {
   };
   explicit AttentionBlock(const Params& params);
   static std::size_t Bytes(const model::ModelConfig& config, int tokens_max) {
-    const std::size_t gated = config.architecture->attention_gate
-                                  ? base::Area(tokens_max, 2 * config.LargestHeads().q())
-                                  : 0;
     return LatentAttention::Bytes(config, tokens_max) + KeyOrigins::Bytes(config) +
-           gated * sizeof(float);
+           AttentionGates::Bytes(config, tokens_max);
   }
 
   // Returns the number of tokens of a sequence in a tile, chosen so that all threads have work.
@@ -60,6 +60,9 @@ class AttentionBlock {
   void Run(int layer, bool by_inputs);
   // Only stores the step's K and V. Requires: the layer has its own.
   void StoreOnly(int layer);
+  // Asked now and then, on any thread, while a step of several tokens runs: once it is false, the
+  // step's results mean nothing. Empty: none. For encoders, whose whole text is one step.
+  void SetOnWait(std::function<bool()> on_wait) { on_wait_ = std::move(on_wait); }
   const AttentionCounters& counters() const { return counters_; }
 
  private:
@@ -68,10 +71,6 @@ class AttentionBlock {
   // Computes k and v of `hidden`, and q unless `store_only`, without rotation.
   void ProjectInput(int layer, bool by_inputs, bool store_only = false);
   void ProjectOutput(int layer, bool by_inputs);
-  // Separates the queries from `gated_q_`, where the gates stay.
-  void SplitGates(int token);
-  // attention [H Dh] *= sigmoid(gate).
-  void ApplyGates(int token, float* attention) const;
   // Sets the sizes of heads, and of the buffers' rows, to those of the layer.
   void Enter(int layer);
   void RotateAndStore(int layer, int token);
@@ -87,8 +86,8 @@ class AttentionBlock {
   void NormQueryAndKey(const model::LayerWeights& w, float* q, float* k);
   void NormHeads(const model::NormWeights& norm, float* heads, int count);
   void Rotate(int layer, int position, float* q, float* k);
-  // Returns the factor of queries at that position.
-  float QueryScale(int position) const;
+  // Returns the factor of the layer's queries at that position.
+  float QueryScale(int layer, int position) const;
   // The query heads that share a kv head, of `count` tokens from `token` on.
   struct Rows {
     int token, count;
@@ -123,10 +122,11 @@ class AttentionBlock {
   std::optional<LatentAttention> latent_;
   const KeyOrigins origins_;
   AttentionCounters counters_;
-  model::HeadShape heads_;      // of the current layer
-  int group_max_ = 1;           // the most query heads of a kv head among the layers
-  std::vector<float> ones_;     // [Dh] the weights of a norm that has none
-  std::vector<float> gated_q_;  // [T, H, 2 Dh] with gates: a head's query, then its gate
+  model::HeadShape heads_;   // of the current layer
+  int group_max_ = 1;        // the most query heads of a kv head among the layers
+  std::vector<float> ones_;  // [Dh] the weights of a norm that has none
+  AttentionGates gates_;
+  std::function<bool()> on_wait_;
 };
 
 }  // namespace thermocline::exec

@@ -59,12 +59,12 @@ Status InputSparsity::Can(const model::ModelConfig& config) {
                      : config.latent.any()    ? "latent attention"
                      : config.altup.any()     ? "several streams of the residual (AltUp)"
                      : config.recurrent.any() ? "recurrent layers"
-                     : a.attention_gate       ? "gates behind attention"
-                     : a.encoder              ? "tokens that see those behind them"
-                     : a.window_heads         ? "heads that differ by layer"
-                     : a.parallel_block       ? "attention and network beside one another"
-                     : a.sub_norms            ? "a norm inside its network"
-                                              : nullptr;
+                     : a.output_gate != model::OutputGate::kNone ? "gates behind attention"
+                     : a.encoder        ? "tokens that see those behind them"
+                     : a.window_heads   ? "heads that differ by layer"
+                     : a.parallel_block ? "attention and network beside one another"
+                     : a.sub_norms      ? "a norm inside its network"
+                                        : nullptr;
   if (what == nullptr) return OkStatus();
   return base::FailedPrecondition("mode 'inputs' is not there for a model with ", what, " (family ",
                                   a.name, "); use dense");
@@ -96,7 +96,8 @@ void InputSparsity::FeedForward(const float* hidden, int tokens, float* out) {
   context_.pool.Run(tokens * pieces, [&](int item, int) {
     const int at = item % pieces * kPiece;
     float* h = gate_.data() + nn::Offset(item / pieces, f) + at;
-    context_.Activate({.gate = h,
+    context_.Activate(layer_,
+                      {.gate = h,
                        .up = gated ? up_.data() + nn::Offset(item / pieces, f) + at : nullptr,
                        .n = std::min(kPiece, f - at),
                        .out = h});

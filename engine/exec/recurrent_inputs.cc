@@ -2,16 +2,13 @@
 
 #include <cmath>
 
+#include "engine/nn/gate_functions.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::exec {
 namespace {
 
 constexpr float kL2Epsilon = 1e-6F;  // on the sum of squares. Source: transformers' l2norm.
-
-// Above 20, log(1 + exp(x)) equals x in f32.
-float SoftPlus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
 
@@ -79,11 +76,11 @@ void RecurrentInputs::Gates(int layer, const float* alpha, const float* beta, fl
     const int packed = h / group * 2 * group + h % group;
     const float a =
         beta != nullptr || r_.kind == model::Mixer::kMamba2 ? alpha[h] : alpha[packed + group];
-    const float step = SoftPlus(a + w.step_bias[h]);
+    const float step = nn::Softplus(a + w.step_bias[h]);
     gates[h] = std::exp(w.decay[h] * step);
     gates[r_.heads + h] = r_.kind == model::Mixer::kMamba2
                               ? step
-                              : Sigmoid(beta != nullptr ? beta[h] : alpha[packed]);
+                              : nn::Sigmoid(beta != nullptr ? beta[h] : alpha[packed]);
   }
 }
 

@@ -37,6 +37,7 @@ Transformer::Transformer(Params p)
             .ablation = p.ablation}),
       inputs_(InputSparsity::ForRules(p.predictors, p.input_major, ffn_.context(), p.tokens_max)),
       step_(p.tokens_max),
+      embedding_({.config = p.config, .weights = p.weights, .ops = p.ops, .pool = p.pool}),
       attention_({.config = p.config,
                   .weights = p.weights,
                   .ops = p.ops,
@@ -62,6 +63,7 @@ Transformer::Transformer(Params p)
     updates_.emplace(*p.updates, ops_, pool_, ws_.tokens_max);
     multiplier_.SetUpdates(&*updates_);
   }
+  if (config_.ranks()) rank_head_.emplace(weights_.rank, ops_, multiplier_, config_.hidden_size);
   device_parts_.reserve(p.tokens_max);
   if (config_.recurrent.any())
     recurrent_.emplace(RecurrentBlock::Params{.config = config_,
@@ -128,6 +130,11 @@ std::span<const float> Transformer::HiddenStates(int tokens) {
   CHECK(device_ == nullptr);
   residual_.Norm(weights_.output_norm, 0, tokens);
   return std::span<const float>(ws_.hidden.x).first(nn::Offset(tokens, config_.hidden_size));
+}
+
+float Transformer::RankScore(std::span<const float> state) {
+  CHECK(rank_head_.has_value());
+  return rank_head_->Score(state);
 }
 
 int Transformer::Begin(std::span<const Part> parts, Step step) {
@@ -232,11 +239,13 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
   }
   const int needed = cache_only_ ? LayersBeforeStoring() : config_.num_hidden_layers;
   for (; layer < needed; ++layer) {
+    if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
     RETURN_IF_ERROR(Block(layer));
     if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
   }
+  if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
   if (needed < config_.num_hidden_layers) {
     RETURN_IF_ERROR(StoreOnly(needed));
     return logits;
@@ -248,30 +257,14 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
 void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (flash_ != nullptr) flash_->SetOnWait(on_wait);
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
+  if (!config_.architecture->encoder) return;
+  on_wait_ = on_wait;
+  attention_.SetOnWait(on_wait);
 }
 
 Status Transformer::Embed() {
-  const int d = config_.hidden_size;
-  nn::ForTokens(pool_, step_.count(), [&](int t) {
-    const int token = step_.ids()[t];
-    CHECK(token >= 0 && token < config_.vocab_size);
-    float* x = ws_.residual.data() + nn::Offset(t, d);
-    kernels::DequantizePackedRow(weights_.token_embedding, token, x);
-    nn::Scale(config_.embedding_scale, x, d);
-    float* const row = ws_.hidden.x.data() + nn::Offset(t, d);  // free until the first norm
-    if (!config_.rotary()) {
-      const int offset = config_.architecture->position_offset;
-      kernels::DequantizePackedRow(weights_.position_embedding, step_.place(t).position + offset,
-                                   row);
-      ops_.add(x, row, d);
-    }
-    if (!config_.architecture->encoder) return;
-    if (weights_.type_embedding.rows > 0) {
-      kernels::DequantizePackedRow(weights_.type_embedding, 0, row);
-      ops_.add(x, row, d);
-    }
-    nn::Normalize(ops_, config_, weights_.embedding_norm, x, d, x);
-  });
+  // The hidden states are free until the first norm.
+  embedding_.Compute(step_, ws_.residual.data(), ws_.hidden.x.data());
   if (altup_.has_value()) return altup_->Begin(step_.ids(), ws_.residual.data());
   if (!layer_inputs_.has_value()) return OkStatus();
   residual_.Norm({}, 0, step_.count());

@@ -22,8 +22,10 @@
 #include "engine/exec/block_tap.h"
 #include "engine/exec/input_sparsity.h"
 #include "engine/exec/output_head.h"
+#include "engine/exec/rank_head.h"
 #include "engine/exec/recurrent_block.h"
 #include "engine/exec/step_result.h"
+#include "engine/exec/token_embedding.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
 #include "engine/ffn/neuron_experts.h"
@@ -91,6 +93,9 @@ class Transformer {
   // The hidden states after the final norm of the last Forward's tokens [tokens, D]; valid until
   // the next call. Requires: Logits::kNone in that call, and no layers on a device.
   std::span<const float> HiddenStates(int tokens);
+  // The score of a pair of texts, from the hidden state [D] of its first token (RankHead).
+  // Requires: config().ranks().
+  float RankScore(std::span<const float> state);
   // One sequence's part of a shared step.
   struct Part {
     std::span<const int> tokens;
@@ -182,6 +187,8 @@ class Transformer {
   void EndStates(bool computed);
   // Returns errors of the flash tier only, for a table that stays in the file.
   Status Embed();
+  // False if an encoder's step is not wanted any more.
+  bool IsWanted() const { return !on_wait_ || on_wait_(); }
   // Computes the layers, and ends the flash tier's step. `rows`: rows of logits. Returns them if a
   // device has the head, else [0].
   StepResult<std::span<const float>> Blocks(Step step, int rows);
@@ -208,9 +215,11 @@ class Transformer {
   std::optional<nn::LowRankUpdates> updates_;
   std::optional<LayerInputs> layer_inputs_;
   std::optional<AltUp> altup_;
+  std::optional<RankHead> rank_head_;
   ffn::SparseFfn ffn_;
   std::optional<InputSparsity> inputs_;
   StepTokens step_;
+  TokenEmbedding embedding_;
   AttentionBlock attention_;
   std::optional<RecurrentBlock> recurrent_;
   ResidualStream residual_;
@@ -220,6 +229,7 @@ class Transformer {
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
+  std::function<bool()> on_wait_;  // of encoders
   ffn::Auditor* auditor_ = nullptr;
   BlockTap* block_tap_ = nullptr;
   store::NeuronStore* const flash_;

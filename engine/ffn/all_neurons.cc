@@ -47,10 +47,10 @@ FoundNeurons AllNeurons::Compute(int layer, const FfnInput& input, nn::Activatio
       context_.ranges.all() ? std::span(ids_).first(f) : std::span(context_.ranges.Members(layer));
   context_.pool.Run(tokens, [&](int t, int) {
     float* row = h.x.data() + nn::Offset(t, f);
-    context_.Activate({.gate = row,
-                       .up = context_.gated() ? up_.data() + nn::Offset(t, f) : nullptr,
-                       .n = base::IntSize(ids),
-                       .out = row});
+    context_.Activate(layer, {.gate = row,
+                              .up = context_.gated() ? up_.data() + nn::Offset(t, f) : nullptr,
+                              .n = base::IntSize(ids),
+                              .out = row});
   });
   if (observed) {
     tap_->OnLayer({.layer = layer,

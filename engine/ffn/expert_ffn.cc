@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/stopwatch.h"
 #include "engine/ffn/neuron_experts.h"
+#include "engine/nn/gate_functions.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -43,6 +44,7 @@ ExpertFfn::ExpertFfn(const FfnContext& context, int tokens_max)
   hot_units_.reserve(units_.capacity());
   ids_.resize(places);
   weights_.resize(places);
+  input_weights_.resize(places);
   h_.Resize(places, e.intermediate_size);
   up_.resize(base::Area(places, e.intermediate_size));
   shared_h_.Resize(tokens_max, e.shared_intermediate_size);
@@ -57,7 +59,7 @@ std::size_t ExpertFfn::Bytes(const FfnSizes& sizes) {
   const int tokens = sizes.tokens_max;
   const int places = tokens * e.num_experts_per_tok;
   return (base::Area(tokens, e.num_experts) + RoutedFloats(sizes.config, tokens)) * sizeof(float) +
-         base::Area(places, 1) * (sizeof(ChosenExpert) + sizeof(int) + sizeof(float)) +
+         base::Area(places, 1) * (sizeof(ChosenExpert) + sizeof(int) + 2 * sizeof(float)) +
          base::Area(std::min(places, e.num_experts) + 1, 1) *
              (sizeof(ExpertUnit) + 2 * sizeof(std::uintptr_t)) +
          (sizes.flash ? FlashExperts::Bytes(sizes.config) : 0) +
@@ -232,6 +234,7 @@ void ExpertFfn::MakeUnits(int layer, const FfnInput& input) {
 void ExpertFfn::AddExperts(const model::ExpertWeights& w, int tokens) {
   const model::ExpertConfig& e = context_.config.experts;
   const int k = e.num_experts_per_tok, f = e.intermediate_size, d = context_.config.hidden_size;
+  const bool on_input = e.router.on_input;
   std::fill(starts_.begin(), starts_.end(), 0);
   for (const ChosenExpert& c : chosen_) ++starts_[c.expert + 1];
   for (int i = 0; i < e.num_experts; ++i) starts_[i + 1] += starts_[i];
@@ -249,6 +252,7 @@ void ExpertFfn::AddExperts(const model::ExpertWeights& w, int tokens) {
                       .tokens = count,
                       .ids = ids_.data() + first,
                       .weight = weights_.data() + first,
+                      .input_weight = on_input ? input_weights_.data() + first : nullptr,
                       .h = &h_,
                       .up_out = up_.data(),
                       .first = first});
@@ -259,7 +263,8 @@ void ExpertFfn::AddExperts(const model::ExpertWeights& w, int tokens) {
       const ChosenExpert& c = chosen_[nn::Offset(t, k) + i];
       const int place = starts_[c.expert]++;
       ids_[place] = t;
-      weights_[place] = c.weight;
+      weights_[place] = on_input ? 1.0F : c.weight;
+      input_weights_[place] = c.weight;
     }
   }
 }
@@ -270,8 +275,8 @@ void ExpertFfn::AddShared(const model::ExpertWeights& w, const FfnInput& input) 
     float score = 0;
     const float* x = input.hidden.x.data() + nn::Offset(t, d);
     for (int i = 0; w.shared_switch != nullptr && i < d; ++i) score += w.shared_switch[i] * x[i];
-    shared_weight_[t] = w.shared_switch == nullptr ? context_.config.experts.PartScale()
-                                                   : 1.0F / (1.0F + std::exp(-score));
+    shared_weight_[t] =
+        w.shared_switch == nullptr ? context_.config.experts.PartScale() : nn::Sigmoid(score);
   }
   units_.push_back({.gate = w.shared_gate,
                     .up = w.shared_up,

@@ -107,6 +107,7 @@ class ExpertFfn {
   std::vector<int> starts_;            // [E + 1] first place of an expert's tokens
   std::vector<int> ids_;               // [T K] tokens by expert
   std::vector<float> weights_;         // [T K] of ids_
+  std::vector<float> input_weights_;   // [T K] of ids_: RouterConfig::on_input
   nn::ActivationBuffer h_;             // [T K, f]
   std::vector<float> up_;              // [T K, f]
   nn::ActivationBuffer shared_h_;      // [T, fs]

@@ -1,6 +1,7 @@
 #include "engine/ffn/expert_units.h"
 
 #include "engine/base/index.h"
+#include "engine/nn/for_tokens.h"
 #include "engine/nn/offset.h"
 
 namespace thermocline::ffn {
@@ -127,6 +128,10 @@ void ExpertComputer::ActivateRange(const ExpertUnit& unit, Tile tile, int row, i
   for (int t = 0; t < tile.count; ++t) {
     const std::ptrdiff_t at = nn::Offset(unit.first + tile.first + t, f) + row;
     float* h = unit.h->x.data() + at;
+    if (unit.input_weight != nullptr) {
+      nn::Scale(unit.input_weight[tile.first + t], h, rows);
+      if (context_.gated()) nn::Scale(unit.input_weight[tile.first + t], unit.up_out + at, rows);
+    }
     context_.Activate(
         {.gate = h, .up = context_.gated() ? unit.up_out + at : nullptr, .n = rows, .out = h});
     if (f % kernels::kActivationBlock == 0) nn::QuantizeRange(context_.ops, *unit.h, at, rows);

@@ -18,9 +18,10 @@ inline constexpr int kTileTokens = 64, kExpertColumns = 512;
 struct ExpertUnit {
   int expert = -1;  // -1: the shared one
   model::Linear gate, up, down;
-  int tokens = 0;                 // n
-  const int* ids = nullptr;       // [n] of the step's tokens; null: all, in order
-  const float* weight = nullptr;  // [n]
+  int tokens = 0;                       // n
+  const int* ids = nullptr;             // [n] of the step's tokens; null: all, in order
+  const float* weight = nullptr;        // [n]
+  const float* input_weight = nullptr;  // [n] factors of the inputs, or null
   nn::ActivationBuffer* h = nullptr;
   float* up_out = nullptr;  // [n, neurons]
   int first = 0;            // row of h and of up_out

@@ -1,5 +1,7 @@
 #include "engine/ffn/ffn_context.h"
 
+#include "engine/nn/gate_functions.h"
+
 namespace thermocline::ffn {
 
 kernels::GateActivation GateOf(model::Activation activation) {
@@ -18,10 +20,28 @@ kernels::GateActivation GateOf(model::Activation activation) {
       return kernels::GateActivation::kGeluTanh;
     case model::Activation::kClampedSwiglu:
       return kernels::GateActivation::kClampedSwiglu;
+    case model::Activation::kXielu:
+      return kernels::GateActivation::kXielu;
     case model::Activation::kSilu:
       break;
   }
   return kernels::GateActivation::kSilu;
+}
+
+namespace {
+
+kernels::Xielu XieluOf(const model::XieluConfig& stored) {
+  return {.alpha_p = static_cast<float>(nn::Softplus(stored.alpha_p)),
+          .alpha_n = static_cast<float>(stored.beta + nn::Softplus(stored.alpha_n)),
+          .beta = static_cast<float>(stored.beta),
+          .eps = static_cast<float>(stored.eps)};
+}
+
+}  // namespace
+
+void FfnContext::Activate(int layer, kernels::GatedParams params) const {
+  if (!config.xielu.empty()) params.xielu = XieluOf(config.xielu[layer]);
+  Activate(params);
 }
 
 void FfnContext::Activate(kernels::GatedParams params) const {

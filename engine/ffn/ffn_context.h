@@ -39,7 +39,9 @@ struct FfnContext {
 
   const model::LayerWeights& layer(int index) const { return weights.layers[index]; }
   bool gated() const { return config.architecture->gated; }
-  // params.out = act(gate) * up, with the model's activation.
+  // params.out = act(gate) * up, with the activation of the layer.
+  void Activate(int layer, kernels::GatedParams params) const;
+  // The same for experts, whose activation has no parameters of a layer.
   void Activate(kernels::GatedParams params) const;
   // Calls body(range, thread) for each range of the layer, in parallel.
   template <typename Body>

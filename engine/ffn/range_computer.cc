@@ -66,7 +66,7 @@ void RangeComputer::KeepActive(const FfnStep& step, const NeuronList& candidates
   for (int t = 0; t < tokens; ++t) {
     float* act = s.act.data() + t * kRange;
     context_.Activate(
-        {.gate = s.live.gates.data() + t * kRange, .n = candidates.count, .out = act});
+        step.layer, {.gate = s.live.gates.data() + t * kRange, .n = candidates.count, .out = act});
     for (std::size_t k = 0; k < count; ++k) {
       const bool lives = all || (act[k] != 0 && std::fabs(act[k]) >= least);
       live.masks[k] |= static_cast<std::uint16_t>((lives ? 1U << t : 0U) & candidates.masks[k]);
@@ -104,10 +104,10 @@ const float* RangeComputer::Finish(const FfnStep& step, const NeuronRange& range
   }
   for (int t = 0; t < step.input.tokens; ++t) {
     float* h = s.h.data() + t * kRange;
-    context_.Activate({.gate = live.gates.data() + t * kRange,
-                       .up = context_.gated() ? s.up.data() + t * kRange : nullptr,
-                       .n = count,
-                       .out = h});
+    context_.Activate(step.layer, {.gate = live.gates.data() + t * kRange,
+                                   .up = context_.gated() ? s.up.data() + t * kRange : nullptr,
+                                   .n = count,
+                                   .out = h});
     for (int k = 0; k < count; ++k) {
       if ((live.list.masks[k] >> t & 1U) == 0) h[k] = 0;
     }

@@ -7,6 +7,7 @@
 #include "engine/base/index.h"
 #include "engine/base/log.h"
 #include "engine/nn/for_tokens.h"
+#include "engine/nn/gate_functions.h"
 #include "engine/nn/normalize.h"
 
 namespace thermocline::ffn {
@@ -75,7 +76,7 @@ void Router::Score(std::span<const float> logits, const float* choice_bias) {
   std::copy(logits.begin(), logits.end(), gates_.begin());
   if (config_.router.gating == Gating::kSoftmax) Softmax(gates_);
   for (float& gate : gates_) {
-    if (config_.router.gating == Gating::kSigmoid) gate = 1.0F / (1.0F + std::exp(-gate));
+    if (config_.router.gating == Gating::kSigmoid) gate = nn::Sigmoid(gate);
   }
   for (std::size_t e = 0; e < scores_.size(); ++e)
     scores_[e] = std::max(kOut, gates_[e] + (choice_bias != nullptr ? choice_bias[e] : 0.0F));

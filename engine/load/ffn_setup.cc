@@ -177,6 +177,10 @@ Result<FfnPlan> PlanExperts(const model::ModelFile& file, const FfnOptions& opti
   // A mixture's dense layers are computed densely.
   for (int l = 0; l < config.num_hidden_layers; ++l)
     if (!config.experts.InLayer(l)) plan.modes.layers[l] = FfnMode::kDense;
+  if (rows && config.experts.router.on_input)
+    return base::FailedPrecondition(
+        "the file has neuron-major down matrices, and this family's experts are weighed at their "
+        "input; convert it without --down rows");
   plan.expert_rows = rows;
   if (rows && zeros) plan.up = model::Layout::kRows;
   if (plan.expert_sign) plan.gate = model::Layout::kRows;

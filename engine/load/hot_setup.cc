@@ -120,6 +120,9 @@ Status CheckWholeExperts(const LoadedModel& model) {
 Status SetUpExpertDevice(const model::ModelFile& file, const LoadOptions& options,
                          std::unique_ptr<device::Device> gpu, LoadedModel& out) {
   RETURN_IF_ERROR(CheckWholeExperts(out));
+  if (out.config.experts.router.on_input)
+    return base::FailedPrecondition(
+        out.path, ": a GPU weighs experts at their output, and this family at their input");
   ASSIGN_OR_RETURN(const HotChoice choice, ChooseExperts(file, options, gpu.get(), out));
   if (!choice.any_hot())
     return base::FailedPrecondition(gpu->Describe(),

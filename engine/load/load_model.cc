@@ -193,6 +193,10 @@ Status OpenModel(const ModelOptions& options, LoadedModel& loaded,
   if (MayReadAhead(options, file)) ahead.emplace(file);
   loaded.format = file.format;
   file.config.hidden_act = options.activation.value_or(file.config.hidden_act);
+  if (file.config.hidden_act == Activation::kXielu && file.config.xielu.empty())
+    return base::InvalidArgument(loaded.path,
+                                 ": the activation xielu needs parameters of each layer, which "
+                                 "this model does not have");
   loaded.config = file.config;
   loaded.sampling = file.sampling;
   if (!options.record_trace.empty()) {

@@ -122,7 +122,7 @@ Result<Activation> ParseActivation(std::string_view name) {
   }
   return base::Unimplemented("activation '", name,
                              "' is not supported; supported are silu, relu, fatrelu, drelu, relu2, "
-                             "gelu, gelu_tanh, clamped_swiglu");
+                             "gelu, gelu_tanh, clamped_swiglu, xielu");
 }
 
 }  // namespace thermocline::model

@@ -30,6 +30,9 @@ enum class NormPlace { kBefore, kAfter, kBoth, kOfSum };
 // The layers with a window: of each period of layers the first, all but the first, or all but the
 // last.
 enum class WindowPlace { kFirst, kButFirst, kButLast };
+// The gate of attention's output. kOfQuery: a sigmoid's, behind each head of q; the others have a
+// matrix of their own, with a row for each element or, of softplus, perhaps for each head.
+enum class OutputGate { kNone, kOfQuery, kSigmoid, kSoftplus };
 using thermocline::Activation;
 
 // True if most activations are exactly zero, not just small.
@@ -53,25 +56,28 @@ struct Architecture {
   QkvBias qkv_bias;
   int position_offset;        // learned positions: rows before position 0
   bool hf_pairs;              // Hugging Face files store rotary pairs as pairs
-  bool hf_gpt_oss;            // experts are stored as in model/huggingface/gpt_oss.h
+  bool hf_gpt_oss;            // experts are stored as in model/huggingface/stored_experts.h
   std::string_view ffn_norm;  // GGUF's name of the norm before the feed-forward network
   bool optional_norms;        // head_norm: the family has files without them, too
   bool biased;                // every product has a bias, the router's and the experts' too
   bool sinks;                 // attention: each head has a sink, a score without a value
   int window_period;          // the default of the family
   WindowPlace window_place;
-  bool unrotated;             // with a window, layers without it are not rotated
-  int unrotated_period;       // layers whose 1-based number it divides are not rotated; 0: none
-  bool yarn_truncate;         // the dimensions between which yarn blends are rounded to integers
-  bool scales;                // embedding, residual, attention and logits may be scaled
-  bool logits_times_scale;    // the field of the logits' scale is a factor, not a divisor
-  bool embedding_root;        // the embedding is multiplied by the root of D
-  bool norm_after_rope;       // head_norm follows the rotation
-  bool value_norm;            // every value head is normed, without weights
-  bool altup;                 // model/altup.h
-  bool temperature;           // queries grow with the position (Ministral 3)
-  bool unscaled_window_rope;  // layers with a window are rotated without scaling
-  double window_theta;        // default theta of layers with a window; 0: as the others
+  bool unrotated;               // with a window, layers without it are not rotated
+  int unrotated_period;         // layers whose 1-based number it divides are not rotated; 0: none
+  bool yarn_truncate;           // the dimensions between which yarn blends are rounded to integers
+  bool scales;                  // embedding, residual, attention and logits may be scaled
+  bool logits_times_scale;      // the field of the logits' scale is a factor, not a divisor
+  bool embedding_root;          // the embedding is multiplied by the root of D
+  bool embedding_norm = false;  // the embedding is normed, without weights
+  double post_norm_eps = 0;     // of the norms behind attention and network; 0: as the others
+  bool plain_output_norm = false;  // norm_plus_one: not of the last norm
+  bool norm_after_rope;            // head_norm follows the rotation
+  bool value_norm;                 // every value head is normed, without weights
+  bool altup;                      // model/altup.h
+  bool temperature;                // queries grow with the position (Ministral 3)
+  bool unscaled_window_rope;       // layers with a window are rotated without scaling
+  double window_theta;             // default theta of layers with a window; 0: as the others
   NormPlace norm_place;
   bool sub_norms;  // norms on the inputs of attention's output and of down (BitNet)
   // True if Hugging Face's post_attention_layernorm is the norm of attention's output.
@@ -79,12 +85,18 @@ struct Architecture {
   bool latent;                          // attention is latent (model/latent_attention.h)
   bool indexed = false;                 // an indexer chooses the keys of long contexts
   Mixer recurrent = Mixer::kAttention;  // of layers without attention; kAttention: none
-  bool attention_gate = false;  // q has a gate after each head, for attention's output (sigmoid)
-  bool tiled_heads = false;     // as RecurrentConfig::tiled
-  bool one_part = false;        // a layer is a mixer or a feed-forward network, with one norm
+  OutputGate output_gate = OutputGate::kNone;
+  bool tiled_heads = false;  // as RecurrentConfig::tiled
+  bool one_part = false;     // a layer is a mixer or a feed-forward network, with one norm
   std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
-  bool encoder = false;         // tokens see those behind them, and there is no head
-  bool window_heads = false;    // layers with a window have heads of another size and number
+  int hf_position_skip = 0;  // learned positions: rows of Hugging Face files that GGUF files lack
+  bool encoder = false;      // tokens see those behind them, and there is no head
+  // Windows are chunks of positions: a token sees those of its own chunk before it.
+  bool chunked = false;
+  bool temperature_unrotated = false;  // temperature: of unrotated layers, positions from 1 on
+  bool turned_experts = false;         // Hugging Face files store experts as [E, inputs, outputs]
+  bool window_queries = false;         // layers with a window have another number of query heads
+  bool window_heads = false;           // layers with a window have heads of another size and number
   bool layer_inputs = false;    // a layer adds its own embedding of the token (exec/layer_inputs.h)
   bool layer_scale = false;     // a layer's output is multiplied by one number
   bool beside_experts = false;  // a layer with experts has a dense network too, both normed
@@ -105,7 +117,7 @@ Result<const Architecture*> FindHuggingFaceArchitecture(std::string_view model_t
 const Architecture* WithNorm(const Architecture& architecture, Norm norm);
 
 // silu, swish, relu, fatrelu, drelu, relu2, gelu, gelu_tanh, gelu_new, gelu_pytorch_tanh,
-// clamped_swiglu.
+// clamped_swiglu, xielu.
 Result<Activation> ParseActivation(std::string_view name);
 using thermocline::ActivationName;
 

@@ -154,7 +154,7 @@ constexpr void MakeQwenHybrid(Architecture& a) {
   a.head_norm = true;
   a.norm_plus_one = true;
   a.ffn_norm = "post_attention_norm";
-  a.attention_gate = true;
+  a.output_gate = OutputGate::kOfQuery;
   a.recurrent = Mixer::kDeltaNet;
   a.shared_gated = true;
 }
@@ -164,6 +164,59 @@ constexpr void MakeQwen35(Architecture& a) {
   a.tiled_heads = true;
 }
 
+constexpr void MakeMuseGlimmer(Architecture& a) {
+  a.head_norm = true;
+  a.norm_plus_one = true;
+  a.plain_output_norm = true;
+  a.norm_place = NormPlace::kBoth;
+  a.hf_norm_after_attention = true;
+  a.post_norm_eps = 1e-8;
+  a.embedding_norm = true;
+  a.output_gate = OutputGate::kSigmoid;
+  a.scales = true;
+  a.logits_times_scale = true;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButLast;
+  a.unrotated = true;
+}
+
+constexpr void MakeAfmoe(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.norm_place = NormPlace::kBoth;
+  a.hf_norm_after_attention = true;
+  a.embedding_root = true;
+  a.output_gate = OutputGate::kSigmoid;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButLast;
+  a.unrotated = true;
+  a.router.gating = Gating::kSigmoid;
+}
+
+constexpr void MakeLaguna(Architecture& a) {
+  a.position = Position::kRotaryHalves;
+  a.head_norm = true;
+  a.output_gate = OutputGate::kSoftplus;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButFirst;
+  a.window_queries = true;
+  a.unscaled_window_rope = true;
+  a.router.gating = Gating::kSigmoid;
+}
+
+constexpr void MakeLlama4(Architecture& a) {
+  a.hf_pairs = true;
+  a.window_period = 4;
+  a.window_place = WindowPlace::kButLast;
+  a.chunked = true;
+  a.unrotated_period = 4;
+  a.temperature_unrotated = true;
+  a.turned_experts = true;
+  a.router.gating = Gating::kSigmoid;
+  a.router.normalise = false;
+  a.router.on_input = true;
+}
+
 constexpr void MakeBert(Architecture& a) {
   a.norm = Norm::kLayer;
   a.position = Position::kLearned;
@@ -171,6 +224,12 @@ constexpr void MakeBert(Architecture& a) {
   a.gated = false;
   a.norm_place = NormPlace::kOfSum;
   a.encoder = true;
+}
+
+// Positions are counted from behind the padding's.
+constexpr void MakeRoberta(Architecture& a) {
+  MakeBert(a);
+  a.hf_position_skip = 2;
 }
 
 constexpr void MakeNemotronH(Architecture& a) {

@@ -180,6 +180,17 @@ inline constexpr std::array kArchitectures = {
               a.window_period = 2;
             }),
     Variant("gemma3", "gemma3_text", [](Architecture& a) { MakeGemma3(a); }),
+    Variant("llama4", "llama4_text", [](Architecture& a) { MakeLlama4(a); }),
+    Variant("muse-glimmer", "muse_glimmer_text", [](Architecture& a) { MakeMuseGlimmer(a); }),
+    Variant("afmoe", "afmoe", [](Architecture& a) { MakeAfmoe(a); }),
+    Variant("laguna", "laguna", [](Architecture& a) { MakeLaguna(a); }),
+    Variant("apertus", "apertus",
+            [](Architecture& a) {
+              a.position = Position::kRotaryHalves;
+              a.activation = Activation::kXielu;
+              a.gated = false;
+              a.head_norm = true;
+            }),
     Variant("gemma3n", "gemma3n_text", [](Architecture& a) { MakeGemma3n(a); }),
     Variant("gemma4", "gemma4_text", [](Architecture& a) { MakeGemma4(a); }),
     Variant("gemma4", "gemma4_unified_text", [](Architecture& a) { MakeGemma4(a); }),
@@ -238,6 +249,8 @@ inline constexpr std::array kArchitectures = {
     Variant("bitnet-b1.58", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bitnet-25", "", [](Architecture& a) { MakeBitNet(a); }),
     Variant("bert", "bert", [](Architecture& a) { MakeBert(a); }),
+    Variant("bert", "xlm-roberta", [](Architecture& a) { MakeRoberta(a); }),
+    Variant("bert", "roberta", [](Architecture& a) { MakeRoberta(a); }),
     Variant("nomic-bert", "",
             [](Architecture& a) {
               MakeBert(a);

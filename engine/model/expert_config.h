@@ -31,6 +31,7 @@ struct RouterConfig {
   bool normalise = false;    // weights of the chosen experts are scaled to a sum of 1
   double norm_min = 0;       // lower bound of the divisor
   double scale = 1;          // factor of the weights
+  bool on_input = false;     // weights multiply an expert's input instead of its output
   bool choice_bias = false;  // selection adds a bias, which the file must have
   RouterInput input = RouterInput::kHidden;
   int groups = 1;  // experts are chosen from the best `groups_used` of these groups

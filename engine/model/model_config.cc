@@ -28,7 +28,7 @@ std::int64_t MixerParameters(const ModelConfig& c, int layer) {
   switch (r.of(layer)) {
     case Mixer::kAttention:
       return AttentionParameters(c, layer) +
-             (c.architecture->attention_gate ? d * c.head_dim * c.num_attention_heads : 0);
+             (c.architecture->output_gate != OutputGate::kNone ? d * c.HeadsOf(layer).q() : 0);
     case Mixer::kShortConv:
       return 4 * d * d + r.taps * d;
     case Mixer::kDeltaNet:
@@ -78,14 +78,14 @@ bool ModelConfig::IsOfPrediction(std::string_view tensor, std::string_view prefi
 }
 
 HeadShape ModelConfig::HeadsOf(int layer) const {
-  const bool window = window_head_dim > 0 && WindowOf(layer) > 0;
-  return {num_attention_heads, window ? window_kv_heads : num_key_value_heads,
-          window ? window_head_dim : head_dim};
+  const bool in_window = WindowOf(layer) > 0, window = window_head_dim > 0 && in_window;
+  return {window_query_heads > 0 && in_window ? window_query_heads : num_attention_heads,
+          window ? window_kv_heads : num_key_value_heads, window ? window_head_dim : head_dim};
 }
 
 HeadShape ModelConfig::LargestHeads() const {
-  return {num_attention_heads, std::max(num_key_value_heads, window_kv_heads),
-          std::max(head_dim, window_head_dim)};
+  return {std::max(num_attention_heads, window_query_heads),
+          std::max(num_key_value_heads, window_kv_heads), std::max(head_dim, window_head_dim)};
 }
 
 int ModelConfig::WindowOf(int layer) const {
@@ -120,6 +120,21 @@ Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& c) {
                                  " a window of ", c.sliding_window,
                                  " tokens, which the architecture '", a.name, "' does not support");
   }
+  return OkStatus();
+}
+
+Status SetQueryHeads(const std::vector<int>& heads, ModelConfig& c) {
+  int whole = 0, in_window = 0;
+  for (int layer = 0; layer < base::IntSize(heads); ++layer) {
+    int& of = c.WindowOf(layer) > 0 ? in_window : whole;
+    if (of != 0 && of != heads[layer])
+      return base::Unimplemented("layers ", c.WindowOf(layer) > 0 ? "with" : "without",
+                                 " a window have ", of, " and ", heads[layer],
+                                 " query heads, which is not supported");
+    of = heads[layer];
+  }
+  c.num_attention_heads = whole > 0 ? whole : in_window;
+  c.window_query_heads = in_window;
   return OkStatus();
 }
 
@@ -161,10 +176,11 @@ bool ModelConfig::DeviceComputesLayers() const {
   const bool plain_norms =
       a.norm_place == NormPlace::kBefore && !a.wide_norm && !a.norm_after_rope && !a.sub_norms;
   const bool same_layers = a.window_place == WindowPlace::kFirst && a.window_period == 1 &&
-                           a.unrotated_period == 0 && !HasWindowRope();
+                           a.unrotated_period == 0 && !HasWindowRope() && !plain_head_norm;
   const bool plain_scores = attention_cap == 0 && logit_cap == 0 && temperature_beta == 0;
-  return !latent.any() && !altup.any() && !recurrent.any() && !a.attention_gate && plain_norms &&
-         same_layers && plain_scores && !a.scales && !a.sinks;
+  return !latent.any() && !altup.any() && !recurrent.any() && a.output_gate == OutputGate::kNone &&
+         hidden_act != Activation::kXielu && !a.embedding_norm && plain_norms && same_layers &&
+         plain_scores && !a.scales && !a.sinks;
 }
 
 Status RequireDense(const ModelConfig& config, std::string_view what) {

@@ -1,6 +1,7 @@
 // The shape of a model. Field names are those of Hugging Face's config.json.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -50,6 +51,7 @@ struct LatentConfig {
 };
 
 inline constexpr int kLayersMax = 1024;
+inline constexpr int kPoolingRank = 4;  // ModelConfig::pooling_type
 // Readers refuse larger numbers, so that sums of a few overflow in no derived size.
 inline constexpr int kConfigNumberMax = 1 << 28;
 
@@ -64,6 +66,12 @@ struct HeadShape {
   int kv() const { return kv_heads * dim; }
 };
 
+// The parameters of the activation xielu in a layer, as files store them: alpha_p and alpha_n
+// before softplus (kernels/elementwise.h). Source: Huang and Schlag 2024 (xIELU).
+struct XieluConfig {
+  double alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;
+};
+
 struct ModelConfig {
   const Architecture* architecture = nullptr;
   int hidden_size = 0;             // D
@@ -74,7 +82,7 @@ struct ModelConfig {
   int num_key_value_heads = 0;     // K
   int head_dim = 0;                // Dh
   // The heads of layers with a window; 0: the same as the other layers'.
-  int window_kv_heads = 0, window_head_dim = 0;
+  int window_kv_heads = 0, window_head_dim = 0, window_query_heads = 0;
   bool keys_as_values =
       false;           // layers without a window have no V: it is K before norm and rotation
   int vocab_size = 0;  // V
@@ -94,16 +102,19 @@ struct ModelConfig {
   double embedding_scale = 1, residual_scale = 1, attention_scale = 0, logit_scale = 1;
   // Attention scores, and logits, become cap tanh(x / cap); 0: no cap. Source: Gemma 2.
   double attention_cap = 0, logit_cap = 0;
+  bool plain_head_norm = false;  // heads are normed after the rotation, without weights
   // Queries at position p are multiplied by 1 + beta ln(1 + floor(p / period)). Source: Llama 4.
   double temperature_beta = 0;
   int temperature_period = 0;  // tokens
   Activation hidden_act = Activation::kSilu;
   double fatrelu_threshold = 0;
+  std::vector<XieluConfig> xielu;  // [L] if hidden_act is kXielu
   // Low-rank predictors (powerinfer.h) predict a neuron to be active from this value on.
   std::optional<float> sparse_threshold;
   int prediction_layers = 0;  // further blocks of the file for drafting: not used
   bool tie_word_embeddings = false;
   int pooling_type = -1;  // GGUF's number: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not given
+  int separator_token = -1;  // of encoders: it ends a text's first segment
 
   std::int64_t num_parameters() const;
   // Returns the factor of a query's product with a key.
@@ -111,12 +122,21 @@ struct ModelConfig {
     return attention_scale > 0 ? static_cast<float>(attention_scale)
                                : 1.0F / std::sqrt(static_cast<float>(head_dim));
   }
+  // True if the model scores pairs of texts.
+  bool ranks() const { return architecture->encoder && pooling_type == kPoolingRank; }
   // The number of units of a layer that are read or skipped as a whole: neurons, or experts.
   int units_per_layer() const { return experts.any() ? experts.num_experts : intermediate_size; }
   // True if a tensor, named `prefix` and a layer's number, belongs to a block after the last layer.
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
-  // Tokens that a token of the layer sees, itself included; 0: all.
+  // Tokens that a token of the layer sees, itself included; 0: all. With chunks, at most so many.
   int WindowOf(int layer) const;
+  // The first position that a token at `position` sees in the layer.
+  int FirstSeen(int layer, int position) const {
+    const int window = WindowOf(layer);
+    if (window == 0) return 0;
+    return architecture->chunked ? position - position % window
+                                 : std::max(0, position + 1 - window);
+  }
   // The heads of a layer's attention, and the neurons of its dense network.
   HeadShape HeadsOf(int layer) const;
   int NetworkSizeOf(int layer) const {
@@ -160,6 +180,19 @@ Status ValidateConfig(const ModelConfig& config);
 // unless they determine the rotated layers. Unimplemented: any other pattern. Requires:
 // sliding_window is set.
 Status SetWindowedLayers(const std::vector<bool>& windowed, ModelConfig& config);
+
+// Sets the numbers of query heads of layers with and without a window from those of all layers.
+// Unimplemented: they differ otherwise. Requires: the windows are set.
+Status SetQueryHeads(const std::vector<int>& heads, ModelConfig& config);
+
+// Llama 4's attention temperature where a file does not give it.
+inline constexpr double kLlama4TemperatureBeta = 0.1;
+inline constexpr int kLlama4TemperaturePeriod = 8192, kLlama4Chunk = 8192;  // tokens
+// True if Llama 4's heads are normed; the one with 128 experts has no such norm, and GGUF files do
+// not say so. Source: llama.cpp.
+inline bool HasLlama4HeadNorm(const ModelConfig& config) {
+  return config.experts.num_experts != 128;
+}
 
 // FailedPrecondition for mixtures of experts and latent attention, which the named feature does not
 // support: it needs neurons of dense networks, and separate heads.

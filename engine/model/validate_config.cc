@@ -220,6 +220,15 @@ Status ValidateConfig(const ModelConfig& c) {
   if (c.temperature_beta > 0)
     RETURN_IF_ERROR(
         CheckRange("the period of attention's temperature", c.temperature_period, 1, 1 << 24));
+  RETURN_IF_ERROR(CheckRange("query heads of layers with a window", c.window_query_heads, 0, 1024));
+  if (c.window_query_heads % c.num_key_value_heads != 0)
+    return base::InvalidArgument(c.window_query_heads, " query heads of layers with a window are ",
+                                 "no multiple of num_key_value_heads ", c.num_key_value_heads);
+  if (c.hidden_act == Activation::kXielu && base::IntSize(c.xielu) != c.num_hidden_layers)
+    return base::InvalidArgument("the activation xielu has parameters for ", c.xielu.size(), " of ",
+                                 c.num_hidden_layers, " layers");
+  if (c.hidden_act == Activation::kXielu && c.experts.any())
+    return base::Unimplemented("experts with the activation xielu are not supported");
   if (c.experts.any()) RETURN_IF_ERROR(ValidateExperts(c));
   if (c.latent.any()) RETURN_IF_ERROR(ValidateLatent(c));
   if (c.altup.any()) RETURN_IF_ERROR(ValidateAltUp(c));

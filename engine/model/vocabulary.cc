@@ -106,10 +106,16 @@ Status ValidateVocabulary(const Vocabulary& v) {
     return base::InvalidArgument("tokenizer.ggml.token_type has ", v.types.size(),
                                  " entries, the vocabulary ", v.tokens.size());
   }
-  if (v.kind == VocabularyKind::kSentencePiece && v.scores.size() != v.tokens.size()) {
+  const bool scored =
+      v.kind == VocabularyKind::kSentencePiece || v.kind == VocabularyKind::kUnigram;
+  if (scored && v.scores.size() != v.tokens.size()) {
     return base::InvalidArgument("tokenizer.ggml.scores has ", v.scores.size(),
                                  " entries, the vocabulary ", v.tokens.size());
   }
+  constexpr std::size_t kCharsmapBytesMax = 4 << 20;  // SentencePiece's own have 240 KiB
+  if (v.charsmap.size() > kCharsmapBytesMax)
+    return base::InvalidArgument("tokenizer.ggml.precompiled_charsmap has ", v.charsmap.size(),
+                                 " bytes; at most ", kCharsmapBytesMax, " are read");
   const auto check_id = [&](const char* name, int id) {
     if (id >= -1 && id < v.size()) return OkStatus();
     return base::InvalidArgument("tokenizer.ggml.", name, "_token_id is ", id,

@@ -28,6 +28,7 @@ enum class VocabularyKind {
   kSentencePiece,  // BPE by score over characters, spaces as U+2581, byte fallback
   kByteLevelBpe,   // BPE by merge rank over GPT-2's byte alphabet, after a pre-tokenizer
   kSpaceBpe,       // BPE by merge rank over characters, spaces as U+2581, byte fallback (Gemma 4)
+  kUnigram,        // the pieces of words with the best sum of scores (XLM-RoBERTa)
   kWordPiece,      // the longest pieces of words; a word's first piece begins with U+2581 (BERT)
 };
 
@@ -53,7 +54,8 @@ struct Vocabulary {
   VocabularyKind kind = VocabularyKind::kNone;
   std::string pre_tokenizer;        // its name in GGUF ("llama-bpe"), byte-level BPE only
   std::vector<std::string> tokens;  // as stored
-  std::vector<float> scores;        // SentencePiece only, else empty
+  std::vector<float> scores;        // SentencePiece and Unigram only, else empty
+  std::string charsmap;             // Unigram: SentencePiece's map of normalization, or empty
   std::vector<TokenType> types;
   std::vector<std::string> merges;  // "left right", by rank
   int bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;

@@ -101,7 +101,7 @@ kernels::AttentionState AttentionParts::state(int part, int head) {
 template <typename Array, typename Buffer>
 void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffer) {
   const model::ModelConfig& c = p.config;
-  const int tokens = p.tokens_max, heads = c.num_attention_heads, d = c.hidden_size;
+  const int tokens = p.tokens_max, d = c.hidden_size;
   const model::HeadShape most = c.LargestHeads();
   int q_dim = 0, kv_dim = 0, group = 1;
   for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
@@ -118,7 +118,7 @@ void Workspace::ForEach(const Params& p, const Array& array, const Buffer& buffe
   buffer(attention, tokens, q_dim);
   buffer(head, 2 * p.logits_max, d);
   array(logits, base::Area(2 * p.logits_max, c.vocab_size));
-  buffer(parts, p.context_length / kernels::kAttentionChunk + 1, heads, most.dim);
+  buffer(parts, p.context_length / kernels::kAttentionChunk + 1, most.heads, most.dim);
   const int rows = std::max(group, kernels::kAttentionRows);
   buffer(running, p.threads, rows, most.dim);
   buffer(chunk, p.threads, rows, most.dim);

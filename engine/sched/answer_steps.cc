@@ -236,8 +236,7 @@ std::size_t AnswerSteps::TokensToKeep(const Sequence& s, const nn::KvCache& cach
                    s.lossless ? s.tokens.size() : s.job.request.prompt.size()});
 }
 
-Stop AnswerSteps::EmitEmbedding(Sequence& s) {
-  std::vector<float> embedding = s.pooling.Take();
+Stop AnswerSteps::EmitEmbedding(Sequence& s, std::vector<float> embedding) {
   if (!std::all_of(embedding.begin(), embedding.end(), [](float v) { return std::isfinite(v); })) {
     s.error = {NotANumber("vectors")};
     return Stop::kError;

@@ -84,8 +84,8 @@ class AnswerSteps {
   // Sends one token, drawn with `sampler`, to the client. kError: its logit is not a number.
   Stop EmitToken(Sequence& s, sampling::Sampler& sampler, int token,
                  std::span<const float> logits) const;
-  // Sends the vector of the text that s.pooling has taken up. kError: it is not finite.
-  static Stop EmitEmbedding(Sequence& s);
+  // Sends a text's vector. kError: it is not finite.
+  static Stop EmitEmbedding(Sequence& s, std::vector<float> embedding);
   // Returns the number of further tokens that the answer may have.
   int TokensLeft(const Sequence& s) const;
   // Gives back the sequence's KV cache, to be restored or computed again before its next step. With

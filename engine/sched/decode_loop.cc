@@ -109,7 +109,11 @@ Stop DecodeLoop::Embed(Sequence& s) {
       s.usage.prefill_tokens = begin + cache_.length();
       ChargePrefill(count, timer.elapsed());
     }
-    if (const Stop why = AnswerSteps::EmitEmbedding(s); why != Stop::kNone) return why;
+    std::vector<float> vector = embed.pooling == Pooling::kRank
+                                    ? std::vector{transformer_.RankScore(s.pooling.First())}
+                                    : s.pooling.Take();
+    const Stop why = AnswerSteps::EmitEmbedding(s, std::move(vector));
+    if (why != Stop::kNone) return why;
     cache_.Clear();
   }
   return Stop::kLength;

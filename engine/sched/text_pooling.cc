@@ -13,7 +13,8 @@ void TextPooling::Begin(Pooling pooling, int size) {
 void TextPooling::Add(std::span<const float> states) {
   const std::size_t size = sum_.size();
   for (std::size_t at = 0; at < states.size(); at += size, ++tokens_) {
-    if (pooling_ == Pooling::kFirst && tokens_ > 0) continue;
+    const bool first = pooling_ == Pooling::kFirst || pooling_ == Pooling::kRank;
+    if (first && tokens_ > 0) continue;
     for (std::size_t i = 0; i < size; ++i)
       sum_[i] = (pooling_ == Pooling::kMean ? sum_[i] : 0) + double{states[at + i]};
   }

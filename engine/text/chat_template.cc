@@ -37,9 +37,16 @@ std::size_t BytesOf(const Json& json) {
 }
 
 // Bytes that a rendering may hold beside its data: a template copies its messages a few times.
-std::size_t HeldMax(const Json& data) {
+std::size_t HeldMax(std::size_t data_bytes) {
   constexpr std::size_t kOfTemplate = 1 << 20, kCopies = 10;
-  return kOfTemplate + kCopies * BytesOf(data);
+  return kOfTemplate + kCopies * data_bytes;
+}
+
+// Steps of a rendering: a message takes some hundreds, and has some hundred bytes as values.
+std::int64_t StepsMax(std::size_t data_bytes) {
+  constexpr std::int64_t kOfTemplate = 50'000, kOfByte = 16;
+  const std::int64_t most = jinja::Limits{}.steps;
+  return std::min(most, kOfTemplate + kOfByte * static_cast<std::int64_t>(data_bytes));
 }
 
 jinja::Value OwnFromJson(const Json& value) {
@@ -53,7 +60,9 @@ class JinjaTemplate final : public ChatTemplate {
 
   Result<TemplateText> Render(const Json& data, const Json& own,
                               std::size_t bytes_max) const override {
-    jinja::Interpreter interpreter{jinja::Limits{.output_bytes = bytes_max}};
+    const std::size_t data_bytes = BytesOf(data);
+    jinja::Interpreter interpreter{
+        jinja::Limits{.steps = StepsMax(data_bytes), .output_bytes = bytes_max}};
     for (const auto& [name, value] : data.as_object()) {
       const jinja::Value variable = jinja::Value::FromJson(value);
       if (name == "messages") TrustRoles(variable);
@@ -61,7 +70,7 @@ class JinjaTemplate final : public ChatTemplate {
     }
     for (const auto& [name, value] : own.as_object())
       interpreter.SetGlobal(name, OwnFromJson(value));
-    auto text = RenderHolding(interpreter, HeldMax(data));
+    auto text = RenderHolding(interpreter, HeldMax(data_bytes));
     if (!text.ok()) return text.status().Annotate("chat template");
     return text;
   }

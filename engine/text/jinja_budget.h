@@ -13,8 +13,8 @@ struct Limits {
   // Evaluated expressions and statements, plus a share of the bytes copied.
   std::int64_t steps = 5'000'000;
   std::size_t output_bytes = kRenderedBytesMax;
-  int depth = 200;                  // nested expressions, statements and calls
-  double thread_s = 1;              // time on a processor; a long conversation takes a hundredth
+  int depth = 200;      // nested expressions, statements and calls
+  double thread_s = 1;  // time on a processor; a long conversation takes a hundredth
 };
 
 // The steps and the time that one rendering has used so far.

@@ -1,5 +1,3 @@
-// Source: the pre-tokenizer patterns of the models' published tokenizer.json files; GGUF's names
-// for them.
 #include "engine/text/pre_tokenizer.h"
 
 #include <unicode/uchar.h>
@@ -10,81 +8,10 @@
 
 #include "engine/base/index.h"
 #include "engine/base/interruption.h"
+#include "engine/model/pre_tokenizers.h"
 
 namespace thermocline::text {
 namespace {
-
-// Patterns are applied in turn: each splits every piece of the previous one into matches and the
-// gaps between them.
-struct Recipe {
-  std::vector<const char*> names;
-  std::vector<const char*> patterns;
-  bool ignore_merges = false;
-};
-
-constexpr const char* kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen35 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kSeed =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Words may hold single spaces.
-constexpr const char* kExaoneMoe =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
-// Gpt4o's pattern without Han characters, which are separate words.
-constexpr const char* kKimi =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kCjkRuns = R"([\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+)";
-constexpr const char* kDeepseekWords =
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-// The white space at a piece's end, found without a regular expression: the pattern would take
-// quadratic time in a run of spaces that is followed by text, because it is tried at each space.
-constexpr const char* kTrailingSpace = R"(\s+$)";
-
-// Digits in groups of three from a number's end: R"(\d{1,3}(?=(?:\d{3})*\b))", which takes
-// quadratic time in a long number. This pattern finds the numbers, and they are cut by hand.
-constexpr const char* kDigitGroups = R"((?<!\d)\d++\b)";
-
-const std::vector<Recipe>& Recipes() {
-  static const std::vector<Recipe> kRecipes = {
-      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2",
-        "exaone4", "gigachat", "mellum"},
-       {kGpt2}},
-      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
-        "mellum2"},
-       {R"(\p{N})", kGpt2}},
-      {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
-      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2"}, {kLlama3}, true},
-      {{"glm4", "glm5"}, {kLlama3}, true},
-      {{"smaug-bpe", "dbrx", "chatglm-bpe"}, {kLlama3}},
-      {{"seed-coder"}, {kSeed}},
-      {{"kimi-k2"}, {R"(\p{Han}+)", kKimi}},
-      {{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"}, {kQwen2}},
-      {{"qwen35"}, {kQwen35}},
-      {{"tekken"}, {kTekken}, true},
-      {{"gpt-4o", "llama4", "minimax-m2"}, {kGpt4o}},
-      {{"cohere2moe", "tiny_aya"}, {kDigitGroups, kGpt4o}},
-      {{"exaone-moe"}, {kExaoneMoe}},
-      {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2, R"([0-9][0-9][0-9])"}},
-      {{"deepseek-llm"},
-       {R"([\r\n])", R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)", R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
-        kTrailingSpace, kCjkRuns, R"(\p{N}+)"}},
-      {{"deepseek-coder"}, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjkRuns, R"(\p{N})"}},
-      {{"deepseek-v3", "hunyuan-dense"},
-       {R"(\p{N}{1,3})", R"([\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+)", kDeepseekWords}},
-      {{"gemma4"}, {R"([^\n]+|[\n]+)"}},
-  };
-  return kRecipes;
-}
 
 // ICU's \s is [\t\n\f\r\p{Z}]; the engines that these patterns were written for use White_Space.
 std::string WithUnicodeSpaces(std::string pattern) {
@@ -155,14 +82,15 @@ void CutTrailingSpace(const Utf16Text& text, Span piece, std::vector<Span>& out)
   if (begin < piece.end) out.push_back({begin, piece.end});
 }
 
-// Cuts a piece that is a number before every third digit from its end. Other pieces stay.
-void CutDigits(const Utf16Text& text, Span piece, std::vector<Span>& out) {
+// Cuts a piece of characters of the categories `types` (ICU's mask) before every third one from its
+// end. Other pieces stay.
+void CutDigits(std::uint32_t types, const Utf16Text& text, Span piece, std::vector<Span>& out) {
   std::vector<int> begins;  // of the digits, and the end
   for (int at = piece.begin; at < piece.end;) {
     begins.push_back(at);
     UChar32 c = 0;
     U16_NEXT(text.units.data(), at, piece.end, c);
-    if (u_charType(c) != U_DECIMAL_DIGIT_NUMBER) return out.push_back(piece);
+    if ((U_GET_GC_MASK(c) & types) == 0) return out.push_back(piece);
   }
   const std::size_t digits = begins.size();
   begins.push_back(piece.end);
@@ -176,7 +104,7 @@ void CutDigits(const Utf16Text& text, Span piece, std::vector<Span>& out) {
 // A pattern that is applied; no regular expression: CutTrailingSpace.
 struct Step {
   Regex regex;
-  bool cuts_digits = false;
+  std::uint32_t cut_types = 0;  // for CutDigits; 0: nothing is cut
 };
 
 class RegexPreTokenizer final : public PreTokenizer {
@@ -211,9 +139,9 @@ class RegexPreTokenizer final : public PreTokenizer {
       for (const Span piece : pieces) AppendMatches(mine.get(), text, piece, cut);
     }
     pieces.swap(cut);
-    if (!step.cuts_digits) return;
+    if (step.cut_types == 0) return;
     cut.clear();
-    for (const Span piece : pieces) CutDigits(text, piece, cut);
+    for (const Span piece : pieces) CutDigits(step.cut_types, text, piece, cut);
     pieces.swap(cut);
   }
 
@@ -224,13 +152,14 @@ class RegexPreTokenizer final : public PreTokenizer {
 }  // namespace
 
 Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& name) {
-  for (const Recipe& recipe : Recipes()) {
+  for (const model::PreTokenizerRecipe& recipe : model::PreTokenizerRecipes()) {
     const bool named = std::any_of(recipe.names.begin(), recipe.names.end(),
                                    [&](const char* n) { return name == n; });
     if (!named) continue;
     std::vector<Step> steps;
     for (const char* pattern : recipe.patterns) {
-      if (pattern == kTrailingSpace) {
+      const std::string_view form = pattern;
+      if (form == model::kTrailingSpace) {
         steps.emplace_back();
         continue;
       }
@@ -241,7 +170,9 @@ Result<std::unique_ptr<PreTokenizer>> PreTokenizer::Create(const std::string& na
       if (U_FAILURE(error))
         return base::Internal("pre-tokenizer '", name, "': pattern ", pattern, ": ",
                               u_errorName(error));
-      steps.push_back({std::move(regex), pattern == kDigitGroups});
+      steps.push_back({std::move(regex), form == model::kDigitGroups    ? U_GC_ND_MASK
+                                         : form == model::kNumberGroups ? U_GC_N_MASK
+                                                                        : 0});
     }
     return std::unique_ptr<PreTokenizer>(
         new RegexPreTokenizer(std::move(steps), recipe.ignore_merges));

@@ -7,6 +7,7 @@
 #include "engine/text/byte_bpe.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/unicode_text.h"
+#include "engine/text/unigram.h"
 #include "engine/text/word_piece.h"
 
 namespace thermocline::text {
@@ -30,6 +31,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const model::Vocabulary& vo
     case VocabularyKind::kWordPiece:
       tokenizer = std::make_unique<WordPieceTokenizer>(vocabulary);
       break;
+    case VocabularyKind::kUnigram: {
+      ASSIGN_OR_RETURN(Charsmap charsmap, Charsmap::Parse(vocabulary.charsmap));
+      tokenizer = std::make_unique<UnigramTokenizer>(vocabulary, std::move(charsmap));
+      break;
+    }
     case VocabularyKind::kByteLevelBpe:
     case VocabularyKind::kSpaceBpe: {
       const bool spaces = vocabulary.kind == VocabularyKind::kSpaceBpe;

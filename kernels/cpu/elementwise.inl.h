@@ -156,6 +156,18 @@ inline F32x16 OnePlusErf(F32x16 x) {
   return SelectAtLeast(x, ZeroF(), SubF(Set1(2.0F), rest), rest);
 }
 
+// min(x, limit), made of operations that every ISA has.
+inline F32x16 AtMost(F32x16 x, float limit) {
+  return SubF(ZeroF(), MaxF(SubF(ZeroF(), x), Set1(-limit)));
+}
+
+inline F32x16 XieluOf(const Xielu& f, F32x16 x) {
+  const F32x16 linear = MulF(Set1(f.beta), x);
+  const F32x16 above = Fma(MulF(Set1(f.alpha_p), x), x, linear);
+  const F32x16 grown = SubF(SubF(Exp(AtMost(x, f.eps)), Set1(1.0F)), x);
+  return SelectAtLeast(x, ZeroF(), above, Fma(Set1(f.alpha_n), grown, linear));
+}
+
 inline F32x16 Activate(const GatedParams& p, F32x16 x) {
   switch (p.activation) {
     case GateActivation::kRelu:
@@ -173,14 +185,11 @@ inline F32x16 Activate(const GatedParams& p, F32x16 x) {
       const F32x16 cubic = MulF(MulF(x, x), MulF(x, Set1(0.044715F)));
       return MulF(x, Sigmoid(MulF(AddF(x, cubic), Set1(1.5957691216F))));
     }
+    case GateActivation::kXielu:
+      return XieluOf(p.xielu, x);
     default:
       return DivF(x, AddF(Set1(1.0F), Exp(SubF(ZeroF(), x))));
   }
-}
-
-// min(x, limit), made of operations that every ISA has.
-inline F32x16 AtMost(F32x16 x, float limit) {
-  return SubF(ZeroF(), MaxF(SubF(ZeroF(), x), Set1(-limit)));
 }
 
 inline F32x16 ClampedSwiglu(F32x16 gate, F32x16 up) {

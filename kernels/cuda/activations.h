@@ -22,6 +22,8 @@ __device__ inline float ActivateGate(GateActivation activation, float threshold,
       return 0.5F * x * (1.0F + erff(x * sqrtf(0.5F)));
     case GateActivation::kGeluTanh:
       return 0.5F * x * (1.0F + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
+    case GateActivation::kXielu:
+      break;  // of the CPU alone
     case GateActivation::kClampedSwiglu: {
       const float g = fminf(x, kSwigluLimit);
       return g / (1.0F + expf(-kSwigluSlope * g));

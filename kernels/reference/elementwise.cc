@@ -29,6 +29,11 @@ float Activate(const GatedParams& p, float x) {
       return 0.5F * x * (1.0F + std::erf(x * std::sqrt(0.5F)));
     case GateActivation::kGeluTanh:
       return 0.5F * x * (1.0F + std::tanh(0.7978845608F * (x + 0.044715F * x * x * x)));
+    case GateActivation::kXielu: {
+      const Xielu& f = p.xielu;
+      if (x > 0) return f.alpha_p * x * x + f.beta * x;
+      return (std::expm1(std::fmin(x, f.eps)) - x) * f.alpha_n + f.beta * x;
+    }
     case GateActivation::kClampedSwiglu:
       break;  // takes gate and up: ClampedSwiglu below
   }

@@ -1,10 +1,16 @@
 #include "server/core/examined_model.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <vector>
 
+#include "engine/base/index.h"
 #include "engine/base/json.h"
 #include "engine/base/json_text.h"
 #include "engine/base/log.h"
@@ -24,7 +30,7 @@ constexpr bool kShadowed = __has_feature(address_sanitizer) || __has_feature(thr
 #else
 constexpr bool kShadowed = false;
 #endif
-constexpr std::int64_t kMemoryMin = kShadowed ? std::int64_t{1} << 50 : 384 << 20,
+constexpr std::int64_t kMemoryMin = kShadowed ? std::int64_t{1} << 50 : 112 << 20,
                        kMemoryMax = kShadowed ? kMemoryMin : 1 << 30;
 constexpr unsigned kCpuSeconds = 10;
 constexpr std::chrono::seconds kMost{60};
@@ -73,10 +79,38 @@ Status ReadAll(const std::string& path) {
 
 }  // namespace
 
-Result<ModelFacts> ExamineModel(const std::string& path, std::int64_t budget_bytes,
-                                const std::function<bool()>& ends) {
-  const std::int64_t most =
-      budget_bytes > 0 ? std::clamp(budget_bytes / 2, kMemoryMin, kMemoryMax) : kMemoryMax;
+std::string FilesOf(const std::string& path) {
+  constexpr int kFilesMax = 2000;
+  namespace fs = std::filesystem;
+  std::string out;
+  const auto add = [&out](const fs::path& file) {
+    struct ::stat info {};
+    if (::stat(file.c_str(), &info) != 0) return;
+    out += StrCat(file.filename().string(), ":", info.st_dev, ":", info.st_ino, ":", info.st_size,
+                  ":", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, ";");
+  };
+  add(path);
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
+  const fs::path file = path;
+  const std::string name = file.filename().string();
+  const std::size_t part = name.find("-00001-of-");
+  if (!folder && part == std::string::npos) return out;
+  std::vector<fs::path> names;
+  for (fs::directory_iterator at(folder ? file : file.parent_path(), error), end;
+       !error && at != end && base::IntSize(names) < kFilesMax; at.increment(error)) {
+    const bool counts = folder || at->path().filename().string().starts_with(name.substr(0, part));
+    if (counts) names.push_back(at->path());
+  }
+  std::sort(names.begin(), names.end());
+  for (const fs::path& each : names) add(each);
+  return out;
+}
+
+namespace {
+
+Status Examine(const std::string& path, std::int64_t most, const std::function<bool()>& ends,
+               Examination& out) {
   ASSIGN_OR_RETURN(const auto process,
                    base::PipedProcess::Start({"/proc/self/exe", kExamineFlag, path},
                                              base::PipedProcess::Errors::kOwn));
@@ -89,7 +123,28 @@ Result<ModelFacts> ExamineModel(const std::string& path, std::int64_t budget_byt
                                     kCpuSeconds, " s, or breaks the reader");
   if (const std::string error = TextOf(*json, "error"); !error.empty())
     return base::FailedPrecondition(error);
-  return FactsOf(*json);
+  out.facts = FactsOf(*json);
+  out.peak_bytes = IntOf(*json, "peak");
+  return OkStatus();
+}
+
+// The most memory that this process has had, in bytes.
+std::int64_t PeakBytes() {
+  rusage usage{};
+  constexpr std::int64_t kKiB = 1024;
+  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * kKiB : 0;
+}
+
+}  // namespace
+
+Examination ExamineModel(const std::string& path, std::int64_t budget_bytes,
+                         const std::function<bool()>& ends) {
+  constexpr std::int64_t kShare = 3;
+  const std::int64_t most =
+      budget_bytes > 0 ? std::clamp(budget_bytes / kShare, kMemoryMin, kMemoryMax) : kMemoryMax;
+  Examination out{.files = FilesOf(path), .status = {}, .facts = {}};
+  out.status = Examine(path, most, ends, out);
+  return out;
 }
 
 int PrintExamination(const std::string& path) {
@@ -98,6 +153,7 @@ int PrintExamination(const std::string& path) {
       base::OrNoMemory("the model's header", [&]() -> Status { return ReadAll(path); });
   const ModelFacts facts = read.ok() ? ReadModelFacts(path) : ModelFacts{};
   const Json out = Json::Object{{"error", read.ok() ? "" : read.message()},
+                                {"peak", PeakBytes()},
                                 {"bytes", facts.bytes},
                                 {"modified", static_cast<std::int64_t>(facts.modified)},
                                 {"architecture", facts.architecture},

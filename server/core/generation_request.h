@@ -1,6 +1,7 @@
 // A client's request for a generation, in any protocol.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -25,8 +26,14 @@ struct Infill {
   std::vector<File> others = {};  // files of the same repository; the first ones are dropped first
 };
 
-// A text, token ids, a conversation, or a gap.
-using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill>;
+// A text that is ranked for a query, by a model that scores pairs.
+struct RankedPair {
+  std::shared_ptr<const std::string> query = {};
+  std::string text = {};
+};
+
+// A text, token ids, a conversation, a gap, or a pair.
+using Prompt = std::variant<std::string, std::vector<int>, Conversation, Infill, RankedPair>;
 
 struct GenerationRequest {
   std::string model = {};                               // "" = not given

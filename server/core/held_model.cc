@@ -10,7 +10,7 @@ bool IsOneOfSeveral(const Service& service) {
 
 std::vector<std::shared_ptr<Service>> HoldAllOf(Service& service, const ModelRights& rights) {
   if (service.models() != nullptr) return service.models()->HoldAll(rights);
-  if (!rights.Allow(service.model_names())) return {};
+  if (service.model_names(rights).empty()) return {};
   return {std::shared_ptr<Service>(&service, [](Service*) {})};
 }
 
@@ -18,7 +18,7 @@ std::shared_ptr<Service> HoldOf(Service& service, const std::string& name,
                                 ServedModels::Purpose purpose, const ModelRights& rights) {
   if (service.models() != nullptr && service.models()->several())
     return service.models()->Hold(name, purpose, rights);
-  if (!rights.Allow(service.model_names())) return nullptr;
+  if (service.model_names(rights).empty()) return nullptr;
   return {std::shared_ptr<Service>(&service, [](Service*) {})};
 }
 

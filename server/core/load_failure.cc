@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/log.h"
 #include "engine/base/strings.h"
 
 namespace thermocline::server {
@@ -17,6 +18,17 @@ Status LoadFailure(const Service& service, const Status& why) {
     reason.erase(at, folder.size());
   return base::Unavailable("the model '", service.model_name(), "' cannot be loaded: ", reason)
       .WithReason(Reason::kLoadFailed);
+}
+
+void LogLoad(const Service& service, const Status& loaded, double seconds) {
+  constexpr int kMsPerS = 1000;
+  const std::string& name = service.model_name();
+  if (loaded.ok()) {
+    base::LogInfo("the model ", name, " is awake after ", static_cast<int>(seconds * kMsPerS),
+                  " ms: ", base::HumanBytes(service.engine()->Stats().memory_planned), " planned");
+  } else {
+    base::LogError("the model ", name, " cannot be loaded: ", loaded.message());
+  }
 }
 
 }  // namespace thermocline::server

@@ -1,7 +1,10 @@
 #include "server/core/load_queue.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "server/core/sleep_choice.h"
 
 namespace thermocline::server {
 namespace {
@@ -20,6 +23,38 @@ void LoadQueue::Remove(ServedModel& model) {
   std::erase_if(queue_, [&](const Model& each) { return each.get() == &model; });
   model.queued = false;
   model.tried_at = -1;
+}
+
+LoadQueue::Model LoadQueue::NextToLoad(const ModelList::Models& all, std::int64_t total,
+                                       int sleeps) const {
+  for (const Model& model : queue_) {
+    if (model->service.WantsExamination()) continue;
+    if (IsWorthTrying(all, *model, total, sleeps) || Clock::now() > model->busy_since + kBusyWait)
+      return model;
+  }
+  return nullptr;
+}
+
+int LoadQueue::ExaminedFor(const ServedModel& model) const {
+  int fewest = std::numeric_limits<int>::max();
+  for (const WaitingRequest& each : model.waiting) {
+    const auto found = examined_.find(each.client);
+    fewest = std::min(fewest, found == examined_.end() ? 0 : found->second);
+  }
+  return fewest;
+}
+
+LoadQueue::Model LoadQueue::NextToExamine() {
+  constexpr std::size_t kClientsMax = 1024;
+  Model next;
+  for (const Model& model : queue_) {
+    if (!model->service.WantsExamination()) continue;
+    if (next == nullptr || ExaminedFor(*model) < ExaminedFor(*next)) next = model;
+  }
+  if (examined_.size() > kClientsMax) examined_.clear();
+  if (next != nullptr)
+    for (const WaitingRequest& each : next->waiting) ++examined_[each.client];
+  return next;
 }
 
 bool LoadQueue::HoldsBack(const ServedModel& model) {

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/core/model_list.h"
@@ -22,6 +24,14 @@ class LoadQueue {
   // Does nothing if the model waits already.
   void Add(const Model& model);
   void Remove(ServedModel& model);
+  // How long a model waits for others, which answer requests, to become idle.
+  static constexpr std::chrono::seconds kBusyWait{30};
+  // Returns the first model that need not be examined and is worth a try (IsWorthTrying), or has
+  // waited for so long that its load has to fail; nullptr: none.
+  Model NextToLoad(const ModelList::Models& all, std::int64_t total, int sleeps) const;
+  // Returns a waiting model that wants to be examined: one whose clients have had the fewest
+  // examinations, so that none of them keeps the others waiting with many models. nullptr: none.
+  Model NextToExamine();
   // True if new requests of a loaded model have to wait, because another model has waited for some
   // seconds for its memory. Models that answer without a pause become idle that way. It lasts some
   // seconds and then pauses, whichever models wait, so that nobody stops the others for long.
@@ -30,7 +40,10 @@ class LoadQueue {
   std::vector<WaitingRequest> TakeGone();
 
  private:
+  int ExaminedFor(const ServedModel& model) const;
+
   std::deque<Model> queue_;
+  std::map<std::string, int> examined_;                        // examinations by client
   Clock::time_point held_back_at_ = Clock::time_point::min();  // the last time that it began
 };
 

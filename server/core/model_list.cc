@@ -53,8 +53,7 @@ bool ModelList::Lists(const std::shared_ptr<ServedModel>& model) const {
 std::vector<std::string> ModelList::Names(const ModelRights& rights) const {
   std::vector<std::string> names;
   for (const auto& model : Listed())
-    if (rights.Allow(model->service.model_names()))
-      for (const std::string& name : model->service.model_names()) names.push_back(name);
+    for (const std::string& name : model->service.model_names(rights)) names.push_back(name);
   return names;
 }
 
@@ -63,11 +62,11 @@ std::shared_ptr<ServedModel> ModelList::Find(const std::string& name,
   const Models listed = Listed();
   for (const std::string& each : {PlainName(name), std::string("*")})
     for (const auto& model : listed) {
-      const std::vector<std::string>& names = model->service.model_names();
-      const bool named =
-          name.empty() || std::any_of(names.begin(), names.end(),
-                                      [&](const auto& own) { return PlainName(own) == each; });
-      if (named && rights.Allow(names)) return model;
+      const std::vector<std::string> names = model->service.model_names(rights);
+      const bool named = std::any_of(names.begin(), names.end(), [&](const auto& own) {
+        return name.empty() || PlainName(own) == each;
+      });
+      if (named) return model;
     }
   return nullptr;
 }
@@ -78,13 +77,19 @@ std::shared_ptr<ServedModel> ModelList::Of(const Service& service) const {
                        [&](const auto& model) { return &model->service == &service; });
 }
 
-bool ModelList::ReadFactsOfOne(const std::function<bool()>& ends) const {
+bool ModelList::ReadFactsOfOne() const {
   for (const auto& model : Listed()) {
-    if (model->service.facts() != nullptr) continue;
-    model->service.ReadFacts(ends);
+    if (model->service.facts() != nullptr || model->service.must_be_examined()) continue;
+    model->service.ReadFacts();
     return true;
   }
   return false;
+}
+
+std::shared_ptr<ServedModel> ModelList::NextToExamine() const {
+  for (const auto& model : Listed())
+    if (model->service.WantsExamination()) return model;
+  return nullptr;
 }
 
 void ModelList::ForgetUnused() {

@@ -18,6 +18,7 @@ namespace thermocline::server {
 struct WaitingRequest {
   std::function<void(const Status&)> woken;  // called once: how the load ended
   std::function<bool()> gone = {};           // true once the client has left; may be empty
+  std::string client = {};                   // a tenant
 };
 
 // A model and what its sleep depends on. Members behind `service` are guarded by ServedModels.
@@ -79,8 +80,10 @@ class ModelList {
   std::shared_ptr<ServedModel> Find(const std::string& name, const ModelRights& rights) const;
   // Requires: the service is one of them.
   std::shared_ptr<ServedModel> Of(const Service& service) const;
-  // Reads the facts of one listed model. False: all are known.
-  bool ReadFactsOfOne(const std::function<bool()>& ends) const;
+  // Reads the facts of one listed model that need not be examined. False: all are known.
+  bool ReadFactsOfOne() const;
+  // The first listed model that wants to be examined; nullptr: none.
+  std::shared_ptr<ServedModel> NextToExamine() const;
   // Destroys models that have left the list, once nobody uses them and they sleep.
   void ForgetUnused() EXCLUDES(mutex_);
 

@@ -194,8 +194,41 @@ Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt,
   return EncodeChat(service, std::get<Conversation>(prompt), PromptLimit::kContext, owner);
 }
 
+namespace {
+
+// The tokens of a pair: between markers, the query, one or two separators, and the text, which is
+// cut to `tokens_max` if that is not 0. Source: the templates of BERT and RoBERTa.
+Result<std::vector<int>> EncodePair(const Service& service, const RankedPair& pair,
+                                    int tokens_max) {
+  const model::Vocabulary& v = service.engine()->tokenizer().vocabulary();
+  const TextOptions options{.add_special = false,
+                            .parse_special = false,
+                            .limit = tokens_max > 0 ? PromptLimit::kNone : PromptLimit::kContext};
+  ASSIGN_OR_RETURN(const auto query, EncodeText(service, *pair.query, options));
+  ASSIGN_OR_RETURN(auto text, EncodeText(service, pair.text, options));
+  const std::size_t separators = v.kind == model::VocabularyKind::kWordPiece ? 1 : 2;
+  const std::size_t around = query.size() + separators + 2, context = ContextOf(service);
+  if (tokens_max > 0 && around < context)
+    text.resize(std::min({text.size(), context - around, std::size_t(tokens_max)}));
+  if (around + text.size() > context) return TooLong(around + text.size(), false, context);
+  std::vector<int> out;
+  if (v.bos >= 0) out.push_back(v.bos);
+  out.insert(out.end(), query.begin(), query.end());
+  if (v.eos >= 0) out.insert(out.end(), separators, v.eos);
+  out.insert(out.end(), text.begin(), text.end());
+  if (v.eos >= 0) out.push_back(v.eos);
+  return out;
+}
+
+}  // namespace
+
 Result<std::vector<int>> EncodeForEmbedding(const Service& service, const Prompt& prompt,
                                             Pooling pooling, int tokens_max) {
+  if (const auto* pair = std::get_if<RankedPair>(&prompt))
+    return EncodePair(service, *pair, tokens_max);
+  if (pooling == Pooling::kRank)
+    return base::InvalidArgument(
+        "this model scores pairs of a query and a document (/v1/rerank) and makes no vectors");
   std::vector<int> tokens;
   const bool cut = tokens_max > 0;
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) {

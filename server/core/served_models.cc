@@ -16,7 +16,6 @@
 namespace thermocline::server {
 namespace {
 
-constexpr std::chrono::seconds kBusyWait{30};  // for models that answer requests to become idle
 constexpr std::chrono::seconds kLookInterval{1}, kNoWait{0};
 
 }  // namespace
@@ -85,7 +84,7 @@ std::shared_ptr<Service> ServedModels::HoldModel(const std::shared_ptr<Model>& m
 std::vector<std::shared_ptr<Service>> ServedModels::HoldAll(const ModelRights& rights) {
   std::vector<std::shared_ptr<Service>> held;
   for (const auto& model : models_.Listed())
-    if (rights.Allow(model->service.model_names()))
+    if (!model->service.model_names(rights).empty())
       held.push_back(HoldModel(model, Purpose::kLook));
   return held;
 }
@@ -98,6 +97,7 @@ void ServedModels::Release(Model& model, Purpose purpose) {
 }
 
 Status ServedModels::LoadFirst() {
+  if (first_->found) first_->service.Examine([this] { return cancelled_.load(); });
   Status first = *Load(*first_);
   if (!several()) return first;
   if (!first.ok() && !first_->found) {
@@ -117,6 +117,13 @@ Status ServedModels::LoadFirst() {
   }
   loader_ = std::thread([this] { Run(); });
   ::pthread_setname_np(loader_.native_handle(), "models");
+  const auto on_end = [this] {
+    const base::MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  };
+  const auto next = [this] { return NextToExamine(); };
+  const base::MutexLock lock(mutex_);
+  examiner_.emplace(Examiner::Params{.next = next, .on_end = on_end, .cancelled = cancelled_});
   return OkStatus();
 }
 
@@ -146,6 +153,7 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest wai
       model.waiting.push_back(std::move(waiting));
       queue_.Add(found);
       changed_.NotifyAll();
+      if (examiner_.has_value()) examiner_->Look();
       return;
     } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model)) {
       parked_.Add({found, held, std::move(waiting)});
@@ -157,21 +165,18 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest wai
 }
 
 void ServedModels::Unpark() {
-  std::vector<ParkedRequests::Parked> taken;
-  {
-    const base::MutexLock lock(mutex_);
-    taken = parked_.Take(queue_, stops_);
-  }
+  base::MutexLock lock(mutex_);
+  auto taken = parked_.Take(queue_, stops_);
+  lock.Unlock();
   for (auto& each : taken) Wake(each.held, std::move(each.waiting));
 }
 
 void ServedModels::KeepAlive(const Service& service, std::optional<int> seconds_more) {
   if (!several()) return;
-  const std::shared_ptr<Model> found = models_.Of(service);
-  Model& model = *found;
+  const std::shared_ptr<Model> model = models_.Of(service);
   const base::MutexLock lock(mutex_);
-  const int wanted = seconds_more.value_or(model.keep_alive_default_s);
-  if (std::exchange(model.keep_alive_s, wanted) != wanted) changed_.NotifyAll();
+  const int wanted = seconds_more.value_or(model->keep_alive_default_s);
+  if (std::exchange(model->keep_alive_s, wanted) != wanted) changed_.NotifyAll();
 }
 
 std::optional<ServedModels::Clock::time_point> ServedModels::ExpiresAt(const Service& service) {
@@ -202,7 +207,7 @@ void ServedModels::Run() {
       if (stops_) break;
     }
     if (next == nullptr) {
-      more = models_.ReadFactsOfOne([this] { return HasWork(); });
+      more = models_.ReadFactsOfOne();
       continue;
     }
     const std::optional<Status> loaded = Load(*next);
@@ -212,31 +217,32 @@ void ServedModels::Run() {
   Unpark();
 }
 
-// Returns the first waiting model that is worth a try, or whose time is over; nullptr if there is
-// none within `most`, or a model is to sleep. One that waits for others to become idle delays none.
+// nullptr: none within `most`, or a model is to sleep. One that waits for others delays none.
 std::shared_ptr<ServedModel> ServedModels::NextToLoad(std::chrono::seconds most) {
   const auto until = Clock::now() + most;
   const std::int64_t total = BudgetOfAll(front());
   base::MutexLock lock(mutex_);
   for (;;) {
-    for (const auto& model : queue_) {
-      if (IsWorthTrying(models_.All(), *model, total, sleeps_) ||
-          Clock::now() > model->busy_since + kBusyWait)
-        return model;
-    }
+    if (auto model = queue_.NextToLoad(models_.All(), total, sleeps_)) return model;
     if (stops_ || std::exchange(sleep_asked_, false) || Clock::now() >= until) return nullptr;
     changed_.WaitUntil(mutex_, until);
   }
 }
 
+std::shared_ptr<ServedModel> ServedModels::NextToExamine() {
+  base::MutexLock lock(mutex_);
+  if (stops_) return nullptr;
+  if (auto waiting = queue_.NextToExamine()) return waiting;
+  lock.Unlock();
+  return models_.NextToExamine();
+}
+
 void ServedModels::EndWait(Model& model, const Status& loaded) {
-  std::vector<WaitingRequest> waiting;
-  {
-    const base::MutexLock lock(mutex_);
-    queue_.Remove(model);
-    model.used_at = Clock::now();
-    waiting.swap(model.waiting);
-  }
+  base::MutexLock lock(mutex_);
+  queue_.Remove(model);
+  model.used_at = Clock::now();
+  const auto waiting = std::exchange(model.waiting, {});
+  lock.Unlock();
   for (const WaitingRequest& each : waiting) each.woken(loaded);
 }
 
@@ -244,17 +250,17 @@ std::optional<Status> ServedModels::Load(Model& model) {
   // A request that came while the daemon started waits for a model that is loaded by now.
   if (model.loaded()) return model.service.Readiness();
   const auto begin = Clock::now();
-  const std::string& name = model.service.model_name();
   int sleeps = 0;
   {
     const base::MutexLock lock(mutex_);
     if (model.tried_at < 0) model.busy_since = begin;
+    model.sleepy = false;  // one that is asked to sleep from now on sleeps once it is loaded
     sleeps = sleeps_;
   }
   bool busy = false;
   Status loaded = LoadWithin(model, busy);
   busy = busy && loaded.code() == StatusCode::kResourceExhausted;
-  if (busy && begin < model.busy_since + kBusyWait) {
+  if (busy && begin < model.busy_since + LoadQueue::kBusyWait) {
     model.service.Unpublish();  // it does not load now
     const base::MutexLock lock(mutex_);
     model.tried_at = sleeps;
@@ -265,21 +271,14 @@ std::optional<Status> ServedModels::Load(Model& model) {
                                loaded.message());
   const double took = std::chrono::duration<double>(Clock::now() - begin).count();
   if (loaded.ok()) model.service.ReadFacts();
-  if (several() && loaded.ok())
-    base::LogInfo("the model ", name, " is awake after ", static_cast<int>(took * 1000),
-                  " ms: ", base::HumanBytes(model.service.engine()->Stats().memory_planned),
-                  " planned");
-  if (several() && !loaded.ok()) {
-    base::LogError("the model ", name, " cannot be loaded: ", loaded.message());
-    busy ? model.service.Unpublish() : model.service.MarkFailed();
-  }
+  if (several()) LogLoad(model.service, loaded, took);
+  if (several() && !loaded.ok()) busy ? model.service.Unpublish() : model.service.MarkFailed();
   const base::MutexLock lock(mutex_);
   model.load_s = took;
   model.failure = loaded;
   // Models that answer are no fault of this one: it is tried again with the next request.
   model.failures = loaded.ok() || busy ? 0 : model.failures + 1;
   model.failed_at = Clock::now();
-  model.sleepy = false;
   return loaded.ok() || !several() ? loaded : LoadFailure(model.service, loaded);
 }
 
@@ -352,10 +351,9 @@ void ServedModels::SleepExpired() {
 }
 
 void ServedModels::DropLeft() {
-  const auto left = [this] {
-    const base::MutexLock lock(mutex_);
-    return queue_.TakeGone();
-  }();
+  base::MutexLock lock(mutex_);
+  const auto left = queue_.TakeGone();
+  lock.Unlock();
   for (const WaitingRequest& each : left) each.woken(ClientGone());
 }
 
@@ -393,7 +391,9 @@ void ServedModels::StopEngines() {
     stops_ = true;
     changed_.NotifyAll();
   }
+  cancelled_ = true;
   if (loader_.joinable()) loader_.join();
+  examiner_.reset();
   for (const auto& model : models_.All()) model->service.StopEngine();
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "server/core/examiner.h"
 #include "server/core/model_entries.h"
 #include "server/core/model_list.h"
 #include "server/core/parked_requests.h"
@@ -110,11 +111,7 @@ class ServedModels {
   // Puts an idle model to sleep, if all of them together leave the bytes that are needed; false:
   // no. `busy`: other models may sleep later.
   bool MakeRoomFor(Model& model, std::int64_t needed, bool& busy) EXCLUDES(mutex_);
-  // True if the loading thread should read no facts now.
-  bool HasWork() const EXCLUDES(mutex_) {
-    const base::MutexLock lock(mutex_);
-    return stops_ || sleep_asked_ || !queue_.empty();
-  }
+  std::shared_ptr<Model> NextToExamine() EXCLUDES(mutex_);
   void SleepExpired();
   // Ends the waiting of requests whose clients have left.
   void DropLeft() EXCLUDES(mutex_);
@@ -138,7 +135,9 @@ class ServedModels {
   bool stops_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> started_{false};
   RunningPulls pulls_;
-  std::thread loader_;  // runs only if there are several models
+  // These run only if there are several models.
+  std::thread loader_;
+  std::optional<Examiner> examiner_;
 };
 
 }  // namespace thermocline::server

@@ -7,10 +7,11 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
+#include "engine/base/interruption.h"
 #include "engine/base/out_of_memory.h"
 #include "engine/hub/find_model.h"
-#include "server/core/examined_model.h"
 #include "server/core/model_format.h"
 
 namespace thermocline::server {
@@ -47,10 +48,18 @@ Service::Service(std::shared_ptr<const ReloadableConfig> reloadable,
                                   : std::make_shared<ServiceThreads>(request_sizes_)),
       reloadable_(std::move(reloadable)) {}
 
-std::vector<std::string> Service::model_names() const {
+std::vector<std::string> Service::own_names() const {
   std::vector<std::string> names = SplitList(reloadable()->config.model_aliases);
   names.insert(names.begin(), model_name_);
-  AddAdapters(config_, names);
+  return names;
+}
+
+std::vector<std::string> Service::model_names(const ModelRights& rights) const {
+  std::vector<std::string> names = own_names(), adapters;
+  if (!rights.Allow(names)) names.clear();
+  AddAdapters(config_, adapters);
+  for (std::string& adapter : adapters)
+    if (rights.Allow({adapter})) names.push_back(std::move(adapter));
   return names;
 }
 
@@ -70,12 +79,9 @@ Status Service::Load(const LoadParams& params) {
   ChangeState(ServiceState::kLoading);
   Status loaded = base::OrNoMemory("the model", [&]() -> Status {
     try {
-      if (!examined_) {
-        const auto ends = [&params] { return params.cancelled != nullptr && *params.cancelled; };
-        RETURN_IF_ERROR(
-            ExamineModel(config_.model.path, config_.model.memory.budget_bytes, ends).status());
-        examined_ = true;
-      }
+      RETURN_IF_ERROR(CheckExamined(params));
+      static const std::atomic<bool> kNever{false};
+      const base::InterruptScope scope(params.cancelled != nullptr ? *params.cancelled : kNever);
       return LoadEngine(params);
     } catch (const std::logic_error& fault) {  // a hostile file must not end the others' service
       return base::Internal("loading: ", fault.what());
@@ -86,8 +92,41 @@ Status Service::Load(const LoadParams& params) {
   engine_.reset();
   chat_.reset();
   token_file_.reset();
+  TrimHeap(std::numeric_limits<std::size_t>::max());
   if (params.budget_bytes == 0) ChangeState(ServiceState::kFailed);
   return loaded;
+}
+
+Status Service::CheckExamined(const LoadParams& params) const {
+  if (!must_be_examined_) return OkStatus();
+  if (WantsExamination())
+    return base::Unavailable("its files have just changed; ask again in a moment");
+  const base::MutexLock lock(facts_mutex_);
+  RETURN_IF_ERROR(examination_->status);
+  const std::int64_t peak = examination_->peak_bytes;
+  if (params.budget_bytes == 0 || peak <= params.budget_bytes) return OkStatus();
+  return base::ResourceExhausted("reading its files takes ",
+                                 base::HumanBytes(static_cast<std::size_t>(peak)))
+      .WithNumber("bytes_needed", static_cast<std::size_t>(peak));
+}
+
+bool Service::WantsExamination() const {
+  if (!must_be_examined_) return false;
+  const std::string files = FilesOf(config_.model.path);
+  const base::MutexLock lock(facts_mutex_);
+  if (!examination_.has_value() || examination_->files != files) return true;
+  // Without a process, the next try is worth something only later.
+  constexpr std::chrono::seconds kPause{10};
+  return examination_->status.code() == StatusCode::kUnavailable &&
+         std::chrono::steady_clock::now() > examination_->began + kPause;
+}
+
+void Service::Examine(const std::function<bool()>& ends) {
+  Examination found = ExamineModel(config_.model.path, config_.model.memory.budget_bytes, ends);
+  if (found.status.code() == StatusCode::kCancelled) return;
+  const base::MutexLock lock(facts_mutex_);
+  facts_ = std::make_shared<const ModelFacts>(found.facts);
+  examination_ = std::move(found);
 }
 
 Status Service::LoadEngine(const LoadParams& params) {
@@ -157,19 +196,13 @@ void Service::OpenTokenFile() {
   }
 }
 
-void Service::ReadFacts(const std::function<bool()>& ends) {
+void Service::ReadFacts() {
+  if (must_be_examined_) return;
   constexpr std::size_t kHeaderBytes = 64 << 20;  // about as many as a header's values take
   auto facts = std::make_shared<ModelFacts>();
   try {
-    if (examined_) {
-      *facts = ReadModelFacts(config_.model.path);
-      TrimHeap(kHeaderBytes);
-    } else {
-      auto examined = ExamineModel(config_.model.path, config_.model.memory.budget_bytes, ends);
-      if (examined.status().code() == StatusCode::kCancelled) return;
-      examined_ = examined.ok();
-      if (examined.ok()) *facts = *std::move(examined);
-    }
+    *facts = ReadModelFacts(config_.model.path);
+    TrimHeap(kHeaderBytes);
   } catch (const std::exception& error) {  // memory was lacking
     base::LogWarning("the facts of ", model_name(), " are unknown: ", error.what());
   }

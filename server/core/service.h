@@ -16,8 +16,10 @@
 #include "server/chat/output_format.h"
 #include "server/chat/token_file.h"
 #include "server/chat/token_memory.h"
+#include "server/core/examined_model.h"
 #include "server/core/generation.h"
 #include "server/core/ignored_fields.h"
+#include "server/core/model_rights.h"
 #include "server/core/reloadable_config.h"
 #include "server/core/request_memory.h"
 #include "server/core/server_config.h"
@@ -117,11 +119,16 @@ class Service {
     const base::MutexLock lock(facts_mutex_);
     return facts_;
   }
-  // A model that must be examined is read by ExamineModel: if that fails, the facts are unknown; if
-  // it is ended, they are to be read again.
-  void ReadFacts(const std::function<bool()>& ends = [] { return false; });
+  // Does nothing if the model must be examined: Examine finds the facts.
+  void ReadFacts();
   // Its files are examined before they are read in this process: nobody has named them.
-  void MustBeExamined() { examined_ = false; }
+  void MustBeExamined() { must_be_examined_ = true; }
+  bool must_be_examined() const { return must_be_examined_; }
+  // True if the model must be examined and was not, as its files are now.
+  bool WantsExamination() const;
+  // Calls ExamineModel, and keeps its outcome until the files change. Nothing is kept if `ends`
+  // was true.
+  void Examine(const std::function<bool()>& ends);
   double load_progress() const { return load_progress_.load(); }
   // The configuration at the start.
   const ServerConfig& config() const { return config_; }
@@ -133,7 +140,9 @@ class Service {
   const Control& control() const { return control_; }
   const std::string& model_name() const { return model_name_; }
   // The name, and model.aliases as they are now; "*" = any.
-  std::vector<std::string> model_names() const;
+  std::vector<std::string> own_names() const;
+  // The names that the client may use: these, and those of adapters.
+  std::vector<std::string> model_names(const ModelRights& rights = {}) const;
   std::int64_t started_at() const { return started_at_; }  // Unix time
   Metrics& metrics() { return metrics_; }
   IgnoredFields& ignored_fields() { return ignored_fields_; }
@@ -193,12 +202,16 @@ class Service {
   // Generates one token, so that the first client does not pay for setup on first use. Then the
   // state is kReady. Errors of the generation.
   Status LoadEngine(const LoadParams& params);
+  // The status of the files' examination, if the model must be examined, and whether a load with
+  // `params` has the memory for reading them.
+  Status CheckExamined(const LoadParams& params) const;
   void OpenTokenFile();
   Status WarmUp();
 
   const ServerConfig config_;
   mutable base::Mutex facts_mutex_;
   std::shared_ptr<const ModelFacts> facts_ GUARDED_BY(facts_mutex_);
+  std::optional<Examination> examination_ GUARDED_BY(facts_mutex_);  // the last one
   const std::string model_name_;
   std::int64_t started_at_;
   Metrics metrics_;
@@ -219,7 +232,7 @@ class Service {
   std::string answers_salt_;                     // written before published_
   std::unique_ptr<chat::TokenFile> token_file_;  // likewise; nullptr: none
   std::atomic<bool> published_{false}, was_loaded_{false};
-  std::atomic<bool> examined_{true};
+  std::atomic<bool> must_be_examined_{false};
   std::atomic<bool> failed_{false};
   std::atomic<bool> lenient_call_logged_{false};
   std::atomic<ServiceState> state_{ServiceState::kLoading};

@@ -41,6 +41,8 @@ std::size_t BytesOf(const Prompt& prompt) {
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt)) return ids->size() * kBytesPerToken;
   if (const auto* gap = std::get_if<Infill>(&prompt))
     return gap->prefix.size() + gap->suffix.size();
+  if (const auto* pair = std::get_if<RankedPair>(&prompt))
+    return pair->query->size() + pair->text.size();
   return TextBytes(std::get<Conversation>(prompt).json);
 }
 
@@ -83,7 +85,7 @@ bool IsAmong(const std::vector<std::string>& names, const std::string& name) {
 
 std::vector<std::string> NamesOf(const Service& service, const ModelRights& rights) {
   if (service.models() != nullptr) return service.models()->Names(rights);
-  return rights.Allow(service.model_names()) ? service.model_names() : std::vector<std::string>();
+  return service.model_names(rights);
 }
 
 Status NoModel(const Service& service, const std::string& name, const ModelRights& rights = {}) {
@@ -91,6 +93,28 @@ Status NoModel(const Service& service, const std::string& name, const ModelRight
   return base::NotFound("the model '", base::Shorten(name, kNameBytesMax),
                         "' does not exist; this server has ", Quoted(NamesOf(service, rights)))
       .WithReason(Reason::kModelNotFound);
+}
+
+// A name allows a model as it is loaded, or one of its adapters. With the model's
+// own, a client may choose adapters that it may name, too.
+Status CheckRights(const Service& service, const ModelRights& rights,
+                   const GenerationRequest& generation) {
+  if (rights.all()) return OkStatus();
+  const std::vector<std::string> names = service.model_names(rights);
+  const bool own = rights.Allow(service.own_names());
+  const bool named = generation.model.empty() ? own : IsAmong(names, generation.model);
+  if (!named) return NoModel(service, generation.model, rights);
+  if (!generation.lora.has_value()) return OkStatus();
+  const auto adapters =
+      service.engine() == nullptr ? std::vector<AdapterChoice>() : service.engine()->adapters();
+  for (const ChosenAdapter& each : *generation.lora) {
+    const bool known = each.id >= 0 && each.id < base::IntSize(adapters);
+    if (own && (!known || each.scale == 0 || IsAmong(names, adapters[each.id].name))) continue;
+    return base::InvalidArgument("'lora' names the adapter ", each.id,
+                                 ", which this key may not use")
+        .WithField("lora");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -112,6 +136,7 @@ Submission::Submission(Service& service, Sender sender, GenerationRequest genera
 Result<Submission> Submission::Admit(Service& service, Sender sender,
                                      GenerationRequest generation) {
   RETURN_IF_ERROR(CheckModel(service, generation.model));
+  RETURN_IF_ERROR(CheckRights(service, sender.models, generation));
   RETURN_IF_ERROR(service.Readiness());
   RETURN_IF_ERROR(CheckTokens(service, generation.request.stop_tokens).WithField("stop_token_ids"));
   ASSIGN_OR_RETURN(generation.request.adapter_scales,
@@ -204,6 +229,12 @@ Status Submission::EncodeTexts() {
           .Annotate(StrCat(generation_request_.prompt_field, "[", i, "]"))
           .WithField(generation_request_.prompt_field);
     request.prompt.insert(request.prompt.end(), tokens->begin(), tokens->end());
+    // Every pair has the query's tokens again.
+    constexpr std::size_t kRankedTokensMax = 1 << 20;
+    if (request.embed->pooling == Pooling::kRank && request.prompt.size() > kRankedTokensMax)
+      return base::InvalidArgument("the pairs of query and document have more than ",
+                                   kRankedTokensMax, " tokens; ask for fewer documents at a time")
+          .WithField(generation_request_.prompt_field);
     request.embed->ends.push_back(base::IntSize(request.prompt));
   }
   service_->metrics().Tokenized(std::chrono::duration<double>(Clock::now() - begin).count());

@@ -40,6 +40,7 @@ struct Sender {
   std::chrono::steady_clock::time_point arrived;
   // The client's own deadline, at which it disconnects and so cancels.
   Deadline client_deadline = {};
+  ModelRights models = {};  // that the client may use
 };
 
 // Thread-compatible; Encode and Compile may be called on other threads than the rest. The order is

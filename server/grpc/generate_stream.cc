@@ -102,7 +102,8 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
     });
   };
   const auto gone = [self = shared_from_this()] { return self->finished_.load(); };
-  server::WakeHeld(model_, {.woken = on_woken, .gone = gone});
+  server::WakeHeld(model_,
+                   {.woken = on_woken, .gone = gone, .client = request_context_.caller().tenant});
   return OkStatus();
 }
 
@@ -121,7 +122,8 @@ Status GenerateStream::Admit() {
                                  .tenant = request_context_.caller().tenant,
                                  .priority_max = request_context_.caller().priority_max,
                                  .arrived = request_context_.arrived(),
-                                 .client_deadline = request_context_.deadline()},
+                                 .client_deadline = request_context_.deadline(),
+                                 .models = request_context_.caller().models},
                                 std::move(params.generation)));
   submission_ = std::make_shared<server::Submission>(std::move(submission));
   Encode(message_.has_token_ids() && !message_.has_structured_output());

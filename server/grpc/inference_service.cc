@@ -70,7 +70,9 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     const auto woken = [this, cost](const Status& status) {
       status.ok() ? RunOnWorker(cost) : PostRefusal(status);
     };
-    server::WakeHeld(model_, {.woken = woken, .gone = [this] { return client_left_.load(); }});
+    server::WakeHeld(model_, {.woken = woken,
+                              .gone = [this] { return client_left_.load(); },
+                              .client = request_context_.caller().tenant});
     return OkStatus();
   }
   Status HoldModel(server::ServedModels::Purpose purpose) {

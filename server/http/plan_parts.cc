@@ -46,7 +46,8 @@ Result<Submission> SubmitEncoded(Service& service, const ResponseHead& head,
                                                             {.id = head.request_id,
                                                              .tenant = head.tenant,
                                                              .priority_max = head.priority_max,
-                                                             .arrived = head.arrived},
+                                                             .arrived = head.arrived,
+                                                             .models = head.models},
                                                             std::move(generation)));
   RETURN_IF_ERROR(submission.Encode());
   return submission;

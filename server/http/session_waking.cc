@@ -61,7 +61,8 @@ void Session::WaitForModel(const server::BodyCost& cost) {
     });
   };
   const auto gone = [self = shared_from_this()] { return self->disconnected_.load(); };
-  server::WakeHeld(model_, {.woken = on_woken, .gone = gone});
+  server::WakeHeld(model_,
+                   {.woken = on_woken, .gone = gone, .client = request_context_->caller().tenant});
 }
 
 void Session::TellWakingAfter(std::chrono::seconds silence) {

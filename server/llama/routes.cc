@@ -106,12 +106,16 @@ Action ListAdapters(Service& service, const HttpRequest&, const ResponseHead& he
   const Status ready = service.Readiness();
   if (!ready.ok()) return http::FailureResponse(service, head, ready);
   Json::Array list;
-  for (const AdapterChoice& each : service.engine()->adapters())
+  std::size_t id = 0;
+  for (const AdapterChoice& each : service.engine()->adapters()) {
+    const std::size_t number = id++;
+    if (!head.models.Allow({each.name})) continue;
     list.push_back(Json::Object{
-        {"id", list.size()},
+        {"id", number},
         {"name", each.name},
         {"path", std::filesystem::path(each.path).lexically_normal().filename().string()},
         {"scale", each.scale}});
+  }
   return http::JsonResponse(head, 200, Json(std::move(list)));
 }
 

@@ -9,6 +9,15 @@
 namespace thermocline::server {
 namespace {
 
+// The counts of single layers tell which of some texts another client has sent.
+constexpr std::string_view kLayerLabel = "layer";
+
+bool HasLabel(const prometheus::MetricFamily& family, std::string_view name) {
+  return !family.metric.empty() &&
+         std::any_of(family.metric[0].label.begin(), family.metric[0].label.end(),
+                     [name](const auto& label) { return label.name == name; });
+}
+
 // Sums the series of a counter that differ only in the label `hidden`.
 void HideLabel(std::string_view hidden, std::vector<prometheus::ClientMetric>& all) {
   std::map<std::vector<prometheus::ClientMetric::Label>, double> sums;
@@ -134,6 +143,8 @@ void MetricSet::Clear(Metric& metric) {
 
 std::vector<prometheus::MetricFamily> MetricSet::Collect(MetricReader reader) const {
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  if (reader == MetricReader::kClient)
+    std::erase_if(families, [](const auto& family) { return HasLabel(family, kLayerLabel); });
   for (const auto& [name, metric] : metrics_) {
     const std::string_view label = metric.info->client_label;
     if (label.empty() || reader == MetricReader::kOperator) continue;

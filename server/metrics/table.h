@@ -46,7 +46,7 @@ struct MetricInfo {
 inline constexpr const char* kOtherLabelValue = "other";
 
 // An operator reads all series. A client reads sums over client labels, whose values become
-// kOtherLabelValue because other clients chose them.
+// kOtherLabelValue because other clients chose them, and no series of single layers.
 enum class MetricReader { kOperator, kClient };
 
 // In the order of the documentation, grouped by part.

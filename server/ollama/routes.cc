@@ -166,7 +166,7 @@ Action Tags(Service& service, const HttpRequest&, const ResponseHead& head) {
   Json::Array models;
   for (const auto& each : server::HoldAllOf(service, head.models)) {
     const EngineStats stats = StatsOf(*each);
-    for (const std::string& name : each->model_names())
+    for (const std::string& name : each->model_names(head.models))
       if (name != "*") models.push_back(ModelJson(*each, name, stats));
   }
   return http::JsonResponse(head, 200, Json::Object{{"models", std::move(models)}});

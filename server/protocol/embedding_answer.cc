@@ -67,13 +67,23 @@ Json EmbeddingAnswer::FullResponse(const Usage& total) {
                       {"usage", UsageOf(total)}};
 }
 
-Json RerankAnswer::FullResponse(const Usage& total) {
+std::vector<double> RerankAnswer::Scores() const {
   std::vector<double> scores;
-  for (std::size_t i = 1; i < vectors_.size(); ++i) {
+  for (std::size_t i = pairs_ ? 0 : 1; i < vectors_.size(); ++i) {
+    if (pairs_) {
+      const double score = vectors_[i][0];
+      scores.push_back(raw_ ? score : 1 / (1 + std::exp(-score)));
+      continue;
+    }
     const double cosine =
         std::inner_product(vectors_[0].begin(), vectors_[0].end(), vectors_[i].begin(), 0.0);
     scores.push_back(std::clamp((1 + cosine) / 2, 0.0, 1.0));
   }
+  return scores;
+}
+
+Json RerankAnswer::FullResponse(const Usage& total) {
+  const std::vector<double> scores = Scores();
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

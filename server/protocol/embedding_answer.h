@@ -39,7 +39,8 @@ class EmbeddingAnswer final : public VectorsAnswer {
   const int dimensions_;
 };
 
-// Scores are (1 + the cosine of query and document) / 2.
+// Scores are (1 + the cosine of query and document) / 2 or, of a model that scores pairs, the
+// sigmoid of its score.
 class RerankAnswer final : public VectorsAnswer {
  public:
   RerankAnswer(std::string model, const RerankRequest& request)
@@ -47,6 +48,8 @@ class RerankAnswer final : public VectorsAnswer {
         documents_(request.documents),
         top_n_(request.top_n),
         with_text_(request.return_documents),
+        pairs_(request.pairs),
+        raw_(request.raw_scores),
         tei_(request.tei) {}
   Json FullResponse(const Usage& total) override;
 
@@ -54,7 +57,9 @@ class RerankAnswer final : public VectorsAnswer {
   const std::string model_;
   const std::vector<std::string> documents_;
   const int top_n_;
-  const bool with_text_, tei_;
+  std::vector<double> Scores() const;
+
+  const bool with_text_, pairs_, raw_, tei_;
 };
 
 // The first `count` dimensions of a vector, normalized to length 1; 0 = all of them.

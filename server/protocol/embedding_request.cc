@@ -1,6 +1,7 @@
 #include "server/protocol/embedding_request.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "server/core/request_limits.h"
@@ -47,7 +48,7 @@ void ReadShared(Fields& fields, Pooling pooling, server::GenerationRequest& gene
   generation.request.prompt_only = true;
   generation.request.priority = fields.Int32("priority", 0, kPriorityMin, kPriorityMax);
   const std::string name = fields.String("pooling", PoolingName(pooling));
-  const auto named = ParsePooling(name);
+  const auto named = pooling == Pooling::kRank ? pooling : ParsePooling(name);
   if (named.has_value()) {
     generation.embed = named;
   } else {
@@ -162,21 +163,27 @@ Result<RerankRequest> ParseRerankRequest(std::string_view body, Pooling pooling,
   out.generation.prompt_field = out.tei ? "texts" : "documents";
   const std::string query = fields.String("query", "");
   if (query.empty()) fields.Fail("query", "'query' must be a text");
-  out.generation.prompts.emplace_back(query);
+  out.pairs = pooling == Pooling::kRank;
+  if (!out.pairs) out.generation.prompts.emplace_back(query);
   ReadDocuments(fields, list, out);
   // Cohere's clients limit a document's length and number of chunks. Chunks are not supported, so
   // the limit on them is ignored.
   const auto most = fields.Int("max_tokens_per_doc", 0, 1, INT32_MAX);
   (void)fields.Int("max_chunks_per_doc", 1, 1, INT32_MAX);
-  out.generation.prompts.insert(out.generation.prompts.end(), out.documents.begin(),
-                                out.documents.end());
+  const auto shared_query = std::make_shared<const std::string>(query);
+  for (const std::string& text : out.documents) {
+    if (out.pairs) out.generation.prompts.emplace_back(server::RankedPair{shared_query, text});
+    if (!out.pairs) out.generation.prompts.emplace_back(text);
+  }
   ReadShared(fields, pooling, out.generation);
   if (most > 0) out.generation.text_tokens_max = static_cast<int>(most);
   out.top_n = fields.Int32("top_n", 0, 1, INT32_MAX);
   out.return_documents =
       fields.Bool("return_documents", false) || fields.Bool("return_text", false);
-  if (fields.Bool("raw_scores", false))
-    fields.FailUnsupported("raw_scores", "'raw_scores' are not supported: scores are similarities");
+  out.raw_scores = fields.Bool("raw_scores", false);
+  if (out.raw_scores && !out.pairs)
+    fields.FailUnsupported("raw_scores",
+                           "'raw_scores' are not supported by this model: scores are similarities");
   fields.CheckUnknown(strict_fields);
   out.generation.ignored_fields = fields.ignored();
   RETURN_IF_ERROR(fields.status());

@@ -30,9 +30,12 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(
     EmbeddingDialect dialect = EmbeddingDialect::kOpenAi);
 
 struct RerankRequest {
-  server::GenerationRequest generation;  // the query, then the documents
-  std::vector<std::string> documents;    // returned with the answer
-  int top_n = 0;                         // return only the best; 0 = all
+  // The query, then the documents; with `pairs` each of these with the query.
+  server::GenerationRequest generation;
+  std::vector<std::string> documents;  // returned with the answer
+  int top_n = 0;                       // return only the best; 0 = all
+  bool pairs = false;                  // the model scores pairs of texts
+  bool raw_scores = false;             // without bounds, of pairs
   bool return_documents = false;
   bool tei = false;  // the format of Hugging Face's server: only a list
 };

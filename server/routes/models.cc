@@ -89,7 +89,7 @@ Action Models(Service& service, const HttpRequest&, const ResponseHead& head) {
   Json::Array list;
   Json first, last;
   for (const auto& each : server::HoldAllOf(service, head.models))
-    for (const std::string& name : each->model_names()) {
+    for (const std::string& name : each->model_names(head.models)) {
       if (name == "*") continue;
       list.push_back(anthropic ? AnthropicModelJson(*each, name) : ModelJson(*each, name));
       if (first.is_null()) first = name;

@@ -47,7 +47,7 @@ Action Ready(Service& service, const HttpRequest&, const ResponseHead& head) {
   const Status ready = several ? service.models()->Readiness() : service.Readiness();
   if (!ready.ok()) return http::FailureResponse(service, head, ready);
   Json::Object answer{{"status", "ready"}};
-  if (head.models.Allow(service.model_names())) answer.emplace_back("model", service.model_name());
+  if (head.models.Allow(service.own_names())) answer.emplace_back("model", service.model_name());
   if (several) {
     Json::Object states;
     for (const auto& each : server::HoldAllOf(service, head.models))

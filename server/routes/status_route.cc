@@ -1,5 +1,6 @@
 #include "server/routes/status_route.h"
 
+#include "server/http/plan_parts.h"
 #include "server/openai/completion_request.h"
 
 namespace thermocline::routes {
@@ -44,9 +45,10 @@ Json FlashJson(const EngineStats::Flash& flash) {
 }
 
 // Null if the model is not a mixture of experts. uses: [layers][experts] of decoded tokens since
-// the start.
-Json ExpertsJson(const ExpertStats& stats) {
+// the start, for operators: they tell which texts others have sent.
+Json ExpertsJson(const ExpertStats& stats, bool with_uses) {
   if (stats.experts == 0) return Json();
+  if (!with_uses) return Json::Object{{"experts", stats.experts}, {"per_token", stats.used}};
   Json::Array layers;
   for (int layer = 0; layer < stats.layers(); ++layer) {
     Json::Array uses;
@@ -124,7 +126,7 @@ http::HttpResponse AnswerStatus(server::Service& service, const http::ResponseHe
     status.emplace_back("modes", ModesJson(stats));
     status.emplace_back("flash", FlashJson(stats.flash));
     status.emplace_back("prefix_cache", PrefixCacheJson(stats));
-    status.emplace_back("experts", ExpertsJson(stats.experts));
+    status.emplace_back("experts", ExpertsJson(stats.experts, http::MayRule(service, head)));
     status.emplace_back("speculation", SpeculationJson(stats.spec));
     status.emplace_back("running", stats.running);
     status.emplace_back("paused", stats.paused);

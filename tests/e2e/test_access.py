@@ -172,3 +172,14 @@ def test_errors_name_no_paths(locked):
     for (method, path), body in itertools.product([r for r in routes() if r[0] == "POST"], bad):
         text = http.post(path, content=body).text
         assert not re.search(r"/work/|/tmp/|/home/|/usr/|\.cc\b|\.h:\d|0x[0-9a-f]{8}|std::", text), (path, text)
+
+
+def test_counts_of_layers_are_for_operators(locked):
+    """They told which of 80 prompts another key had sent."""
+    def metrics(name):
+        return httpx.get(locked.url + "/metrics", headers={"Authorization": f"Bearer {KEYS[name]}"}).text
+
+    def of_layers(name):
+        return [line for line in metrics(name).splitlines() if re.search(r'[{,]layer="', line)]
+    assert of_layers("ops") and not of_layers("alice")
+    assert "generation_tokens_total" in metrics("alice")

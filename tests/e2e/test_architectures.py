@@ -20,6 +20,7 @@ TOLERANCE = 1e-4  # of the largest logit
 GGUF_OPTIONS = {"llama_relu": ["--activation", "relu"], "falcon40": ["--activation", "relu"]}
 GGUF_SILENT = {"mistral": "the converter writes no window", "llama_ntk": "the converter writes no scaling",
                "mistral4": "the converter does not write that queries grow with the position",
+               "llama4": "the converter writes neither the size of a chunk nor the heat of queries: llama.cpp knows those of the real ones",
                "glm4_moe_lite": "the converter does not write that the router is a sigmoid: sizes of the real one say it"}
 
 

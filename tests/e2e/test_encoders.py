@@ -15,7 +15,7 @@ import pytest
 from conftest import Daemon, run
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
-FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf"]
+FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf", "xlm_roberta", "xlm_roberta/model.gguf"]
 TOLERANCE = 1e-5
 
 
@@ -55,10 +55,11 @@ def test_company_does_not_change_a_vector(file):
                 assert [v.tolist() for v, _ in pool.map(lambda text: embed(d, text), expected["texts"])] == alone
 
 
+@pytest.mark.parametrize("name", ["bert", "xlm_roberta"])
 @pytest.mark.parametrize("kind", [None, "q8_0"])
-def test_a_converted_folder_gives_the_same_vectors(kind, tmp_path):
-    run("convert", GOLDEN / "bert", tmp_path / "out.gguf", *(["--quantize", kind] if kind else []))
-    expected = json.loads((GOLDEN / "bert/expected.json").read_text())
+def test_a_converted_folder_gives_the_same_vectors(kind, name, tmp_path):
+    run("convert", GOLDEN / name, tmp_path / "out.gguf", *(["--quantize", kind] if kind else []))
+    expected = json.loads((GOLDEN / name / "expected.json").read_text())
     with Daemon(*settings(tmp_path / "out.gguf")) as d:
         if kind is None:
             return check(d, expected)
@@ -114,3 +115,50 @@ def test_real_clients_get_the_same_vectors(minilm):
 
 def name_of(d):
     return httpx.get(d.url + "/v1/models").json()["data"][0]["id"]
+
+
+RANKERS = ["xlm_roberta_rank", "xlm_roberta_rank/model.gguf", "bert_rank", "bert_rank.gguf"]
+
+
+@pytest.mark.parametrize("file", RANKERS)
+def test_pairs_have_the_scores_of_transformers(file, tmp_path):
+    """A BERT gives the second text another type; its GGUF file is our conversion."""
+    name = file.split("/")[0].removesuffix(".gguf")
+    path = GOLDEN / file
+    if file == "bert_rank.gguf":
+        run("convert", GOLDEN / name, path := tmp_path / "bert_rank.gguf")
+    expected = json.loads((GOLDEN / name / "expected.json").read_text())
+    with Daemon(*settings(path)) as d:
+        for (query, document), score, ids in zip(expected["pairs"], expected["scores"], expected["tokens"]):
+            answer = httpx.post(d.url + "/v1/rerank", json={"query": query, "documents": [document, "42"]}).json()
+            by_index = {result["index"]: result["relevance_score"] for result in answer["results"]}
+            assert abs(by_index[0] - score) < TOLERANCE
+            alone = httpx.post(d.url + "/v1/rerank", json={"query": query, "documents": [document]}).json()
+            assert alone["results"][0]["relevance_score"] == by_index[0] and alone["usage"]["prompt_tokens"] == len(ids)
+
+
+def test_a_model_that_ranks_is_used_by_its_clients():
+    with Daemon(*settings(GOLDEN / "xlm_roberta_rank")) as d:
+        texts = ["the owl", "a river", "the heron sat by the river"]
+        tei = httpx.post(d.url + "/rerank", json={"query": "owl", "texts": texts, "raw_scores": True}).json()
+        ranked = httpx.post(d.url + "/v1/rerank", json={"query": "owl", "documents": texts, "top_n": 2, "return_documents": True}).json()["results"]
+        assert [r["index"] for r in ranked] == [r["index"] for r in tei[:2]]
+        assert all(abs(1 / (1 + np.exp(-a["score"])) - b["relevance_score"]) < 1e-6 for a, b in zip(tei, ranked))
+        for path, body in [("/v1/embeddings", {"input": "x"}), ("/api/embed", {"model": name_of(d), "input": "x"})]:
+            answer = httpx.post(d.url + path, json=body)
+            assert answer.status_code == 400 and "/v1/rerank" in answer.text
+        long = {"query": "owl", "documents": ["owl " * 200]}
+        answer = httpx.post(d.url + "/v1/rerank", json=long)
+        assert answer.status_code == 400 and "128" in answer.text
+        assert httpx.post(d.url + "/v1/rerank", json={**long, "truncate": True}).json()["usage"]["prompt_tokens"] == 128
+        many = httpx.post(d.url + "/v1/rerank", json={"query": "owl " * 10, "documents": ["x"] * 2000})
+        assert many.status_code == 200 and len(many.json()["results"]) == 2000
+
+
+def test_a_classifier_of_many_labels_is_refused(tmp_path):
+    import shutil
+    folder = tmp_path / "labels"
+    shutil.copytree(GOLDEN / "bert_rank", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "id2label": {"0": "a", "1": "b"}}))
+    assert b"classifier of 2 labels" in run("inspect", folder, check=False).stderr

@@ -1,4 +1,5 @@
 """LoRA adapters, of PEFT and of llama.cpp's converter, against PEFT's merged weights; chosen by name and by request."""
+import hashlib
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -122,3 +123,23 @@ def test_company_and_prefixes_of_other_adapters_change_no_bit(served):
         assert [each.result() for each in asked] == [alone[i % 4] for i in range(24)]
     usages = [httpx.post(d.url + "/v1/completions", json=TEXT | {"prompt": prompt, "model": "asked"}).json()["usage"] for _ in range(2)]
     assert usages[1]["prompt_tokens_details"]["cached_tokens"] == len(prompt) - 1
+
+
+def test_a_key_uses_the_adapters_that_it_may_name(tmp_path):
+    rights = {"all": "", "base": ":models=base", "one": ":models=one"}
+    (tmp_path / "keys").write_text("".join(f"{name}:{hashlib.sha256(f'KEY-{name}'.encode()).hexdigest()}{more}\n" for name, more in rights.items()))
+    with Daemon(f"model.path={MODELS}/llama3/model.gguf", "model.name=base", f"server.api_keys_file={tmp_path / 'keys'}",
+                f"model.lora=one={ADAPTERS}/llama3:0,two={ADAPTERS}/llama3/adapter.gguf:0") as d:
+        def ask(key, **more):
+            return httpx.post(d.url + "/v1/completions", json={"prompt": "!", "max_tokens": 1, **more}, headers={"Authorization": f"Bearer KEY-{key}"}).status_code
+
+        def names(key, path, field):
+            listed = httpx.get(d.url + path, headers={"Authorization": f"Bearer KEY-{key}"}).json()
+            return [each[field] for each in (listed["data"] if "data" in listed else listed)]
+        for key, model, status in [("all", "two", 200), ("all", "base", 200), ("base", "base", 200), ("base", "one", 404), ("one", "one", 200), ("one", "two", 404), ("one", "base", 404)]:
+            assert ask(key, model=model) == status, (key, model)
+        for key, model, chosen, status in [("all", "base", 1, 200), ("base", "base", 1, 400), ("one", "one", 1, 400), ("one", "one", 0, 400)]:
+            assert ask(key, model=model, lora=[{"id": chosen, "scale": 0.5}]) == status, (key, chosen)
+        assert ask("base") == 200 and ask("one") == 404
+        assert names("one", "/v1/models", "id") == ["one"] and names("base", "/v1/models", "id") == ["base"]
+        assert names("one", "/lora-adapters", "id") == [0] and names("base", "/lora-adapters", "id") == []

@@ -10,6 +10,7 @@ from conftest import ROOT, STORIES, THERMOCLINE, TIDEPOOL_FOLDER, run, run_json
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 DATA = sorted((ROOT / "tests/data").glob("*.*"))
+GOLDEN = ROOT / "tests/golden"
 HARD = (ROOT / "tests/golden/hard_cases.txt").read_text(encoding="utf-8").split("\n")
 
 
@@ -121,11 +122,26 @@ def test_patterns_without_a_vocabulary_of_their_own(peer, name, pattern, tmp_pat
         check_lines(path, lines, lambda line: oracle.encode(line).ids)
 
 
-def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):
-    """The same tokenizer through tokenizer.json: its pre-tokenizer is recognised, its added tokens are special."""
+ASIAN = "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+"
+WORDS = r'''[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'''
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+# llama.cpp's patterns of afmoe group numbers from their ends, by a function of its own.
+@pytest.mark.parametrize("name,patterns", [("afmoe", [r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", ASIAN, WORDS]), ("laguna", [r"[^\n]+|[\n]+", QWEN2])])
+def test_patterns_in_turn(peer, name, patterns, tmp_path):
+    source = peer / "models/ggml-vocab-llama-bpe.gguf"
+    path = relabelled(source, "llama-bpe", name, tmp_path / "v.gguf")
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    oracle = byte_level_oracle(source, [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    for lines in (lines_of(DATA[0])[:400], [line for line in HARD if line], ["1234567 12 1 1a22345 ½½½½ ⅫⅫⅫⅫ 東京12345 ไทย๑๒๓๔ a\n\n b"]):
+        check_lines(path, lines, lambda line: oracle.encode(line).ids)
+
+
+def byte_level_folder(smollm, steps, folder):
+    """Tidepool with a part of SmolLM2's tokenizer and other steps before it, and that tokenizer by the tokenizers library."""
     import shutil
-    oracle = byte_level_oracle(smollm, [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    folder = tmp_path / "hf"
+    oracle = byte_level_oracle(smollm, steps)
     shutil.copytree(TIDEPOOL_FOLDER, folder)
     (folder / "tokenizer.model").unlink()
     config = json.loads((folder / "config.json").read_text())
@@ -137,15 +153,38 @@ def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):
     full["added_tokens"] = [dict(id=i, content=t, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
                             for t, i in vocab.items() if i < 17]
     (folder / "tokenizer.json").write_text(json.dumps(full))
-    small = Tokenizer.from_str(json.dumps(full))
-    run("convert", folder, tmp_path / "bpe.gguf")
+    return Tokenizer.from_str(json.dumps(full))
+
+
+def test_a_folder_with_tokenizer_json_gives_the_same_ids(smollm, tmp_path):
+    """The same tokenizer through tokenizer.json: its pre-tokenizer is recognised, its added tokens are special."""
+    steps = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    small = byte_level_folder(smollm, steps, tmp_path / "hf")
+    run("convert", tmp_path / "hf", tmp_path / "bpe.gguf")
     plain = [line for line in lines_of(DATA[0])[:300] if "<|" not in line]
-    check_lines(folder, plain, lambda line: small.encode(line).ids)
+    check_lines(tmp_path / "hf", plain, lambda line: small.encode(line).ids)
     check_lines(tmp_path / "bpe.gguf", plain, lambda line: small.encode(line).ids)
-    full["pre_tokenizer"] = {"type": "Whitespace"}
-    (folder / "tokenizer.json").write_text(json.dumps(full))
-    result = run("inspect", folder, check=False)
-    assert result.returncode == 1 and b"pre-tokenizer 'Whitespace'" in result.stderr
+
+
+WORD_UPPER, WORD_LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = rf"[^\r\n\p{{L}}\p{{N}}]?{WORD_UPPER}*{WORD_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{WORD_UPPER}+{WORD_LOWER}*|\p{{N}}|{TAIL}"
+GPT4O = rf"[^\r\n\p{{L}}\p{{N}}]?{WORD_UPPER}*{WORD_LOWER}+{SHORT}|[^\r\n\p{{L}}\p{{N}}]?{WORD_UPPER}+{WORD_LOWER}*{SHORT}|\p{{N}}{{1,3}}|{TAIL}"
+# As published: with line ends themselves instead of escapes.
+DEEPSEEK = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", WORDS.replace(r"\r", "\r").replace(r"\n", "\n")]
+PUBLISHED = {"qwen2": [QWEN2], "tekken": [TEKKEN], "gpt-4o": [GPT4O], "deepseek-v3": DEEPSEEK, "seed-coder": [SEED], "llama-bpe": [LLAMA3],
+             "cohere2moe": [r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O], "laguna": [r"[^\n]+|[\n]+", QWEN2]}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_folders_with_the_patterns_that_families_publish(smollm, name, tmp_path):
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in PUBLISHED[name]]
+    small = byte_level_folder(smollm, [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)], tmp_path / "hf")
+    lines = [line for line in lines_of(DATA[0])[:200] if "<|" not in line] + ["It's 1234567 o'clock, 12 — ДОМ дом 東京 x\t\ty"]
+    check_lines(tmp_path / "hf", lines, lambda line: small.encode(line).ids)
+    run("convert", tmp_path / "hf", tmp_path / "bpe.gguf")
+    assert gguf.GGUFReader(tmp_path / "bpe.gguf").fields["tokenizer.ggml.pre"].contents() == name
+    check_lines(tmp_path / "bpe.gguf", lines, lambda line: small.encode(line).ids)
 
 
 VOCABULARIES = ["llama-spm", "llama-bpe", "qwen2", "qwen35", "phi-3", "falcon", "gpt-2", "deepseek-llm", "deepseek-coder", "starcoder", "mpt",
@@ -189,3 +228,28 @@ def test_a_file_without_vocabulary_says_so(tmp_path):
     writer.close()
     result = subprocess.run([THERMOCLINE, "tokenize", tmp_path / "empty.gguf"], input=b"x", capture_output=True)
     assert result.returncode == 1 and b"holds no tokenizer" in result.stderr
+
+
+@pytest.mark.parametrize("file", ["", "model.gguf"], ids=["folder", "gguf"])
+def test_unigram_on_every_line(file):
+    """Against the tokenizers library, whose normalizer looks at clusters of characters where SentencePiece's looks at the longest match."""
+    folder = GOLDEN / "encoders/xlm_roberta"
+    oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    lines = [line for path in DATA for line in lines_of(path)[:1500] + HARD if line and "<" not in line]
+    lines += ["ﬁne ① ｆｕｌｌ　ｗｉｄｔｈ x\u200by ½ … ™ Å", "  a   b  ", "日本語 テスト 한국어", "a\tb\u00a0c", "😀😀 ok"]
+    check_lines(folder / file, lines, lambda line: oracle.encode(line, add_special_tokens=False).ids)
+
+
+@pytest.mark.parametrize("change", [lambda m: m[:8], lambda m: b"\xff\xff\xff\x7f" + m[4:], lambda m: m[:4] + b"\xff" * (len(m) - 4), lambda m: m[:4] + m[5:] + b"x"],
+                         ids=["short", "large", "ones", "moved"])
+def test_a_damaged_map_of_normalization_does_no_harm(change, tmp_path):
+    import base64
+    import shutil
+    folder = tmp_path / "m"
+    shutil.copytree(GOLDEN / "encoders/xlm_roberta", folder, ignore=shutil.ignore_patterns("*.gguf"))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    steps = tokenizer["normalizer"]["normalizers"]
+    steps[0]["precompiled_charsmap"] = base64.b64encode(change(base64.b64decode(steps[0]["precompiled_charsmap"]))).decode()
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    result = run("tokenize", folder, "--json-input", stdin=json.dumps(["ﬁne ① text", "日本語 and more"]).encode(), check=False)
+    assert result.returncode == 0 or b"precompiled map" in result.stderr, result.stderr

@@ -59,7 +59,8 @@ def random_weight(module: torch.nn.Module, name: str, shape: tuple[int, ...], rn
     elif len(shape) >= 2:  # three dimensions: the matrices of all experts
         values = MATRIX_GAIN / np.sqrt(shape[-1]) * values
     else:
-        centre = 0.0 if "1P" in type(module).__name__ else 1.0  # layernorm1p stores weight - 1
+        stores_less_one = any(part in type(module).__name__ for part in ("1P", "CenteredRMSNorm"))
+        centre = 0.0 if stores_less_one else 1.0
         values = centre + NORM_SPREAD * values
     return values.astype(np.float32)
 

@@ -34,6 +34,7 @@ import torch
 import transformers
 
 from architectures_dense import bitnet, dense_models, minicpm_as_granite, save_as_internlm2, save_as_minicpm
+from architectures_gated import gated_models, muse_glimmer_network
 from architectures_hybrid import hybrid_models, without_clamp
 from architectures_mixtures import more_mixtures
 from architectures_gguf import VOCABULARY, LlamaCpp, convert, write_bamboo_gguf, write_bitnet_gguf, write_opt_gguf, write_persimmon_gguf
@@ -46,7 +47,7 @@ FIRST_ORDINARY_TOKEN = 4  # <unk> <s> </s> and the newline byte come first
 
 ROUTING_MARGIN = 1e-3  # between the last expert chosen and the next, in what chooses: floats agree on the choice
 HYBRID_SEEDS = {"qwen3next": 68, "qwen35moe": 22, "nemotron_h_moe": 5}  # another: experts that tie
-MIXTURE_SEEDS = {"minimax_m2": 3, "gemma4_moe": 239}
+MIXTURE_SEEDS = {"minimax_m2": 3, "gemma4_moe": 239, "laguna": 2}
 VISIBLE_EPSILON = 0.01  # some models use it so that ignoring the norm's epsilon shows in the logits
 
 
@@ -157,7 +158,7 @@ def all_models() -> list[Model]:
         *(Model(name, config_class, config, convert, weight_seed=MIXTURE_SEEDS.get(name, WEIGHT_SEED))
           for name, config_class, config in more_mixtures()),
         *(Model(name, config_class, config, convert, weight_seed=MIXTURE_SEEDS.get(name, WEIGHT_SEED))
-          for name, config_class, config in dense_models()),
+          for name, config_class, config in [*dense_models(), *gated_models()]),
         *(Model(name, config_class, config, convert, weight_seed=HYBRID_SEEDS.get(name, WEIGHT_SEED))
           for name, config_class, config in hybrid_models()),
         Model("bitnet", transformers.BitNetConfig, bitnet(), write_bitnet_gguf),
@@ -262,6 +263,8 @@ def build(model: Model) -> torch.nn.Module:
     how = dict(attn_implementation="eager", experts_implementation="eager", dtype=torch.get_default_dtype())
     if model.config_class is transformers.Mistral4Config:  # of which Auto does not know
         network = transformers.Mistral4ForCausalLM._from_config(config, **how)
+    elif model.config_class is transformers.MuseGlimmerTextConfig:
+        network = muse_glimmer_network(config, **how)
     else:
         network = transformers.AutoModelForCausalLM.from_config(config, **how)
     fill_weights(network, model.weight_seed)

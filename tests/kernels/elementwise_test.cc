@@ -74,7 +74,8 @@ struct ActivationCase {
 };
 
 // Kinks and powers are exact. exp is within 2e-6. GELU by erf has the absolute error of its
-// approximation (1.5e-7) times |x| / 2; by tanh that of f32 near 1.
+// approximation (1.5e-7) times |x| / 2; by tanh that of f32 near 1, and xielu's that of
+// exp(x) - 1 near 0, times alpha_n.
 constexpr ActivationCase kActivations[] = {{GateActivation::kSilu, kExpTolerance, 1e-30F},
                                            {GateActivation::kRelu, 0, 0},
                                            {GateActivation::kFatRelu, 0, 0},
@@ -82,7 +83,9 @@ constexpr ActivationCase kActivations[] = {{GateActivation::kSilu, kExpTolerance
                                            {GateActivation::kRelu2, 0, 0},
                                            {GateActivation::kGelu, 1e-6F, 2e-6F},
                                            {GateActivation::kGeluTanh, 4e-6F, 2e-6F},
-                                           {GateActivation::kClampedSwiglu, 2e-6F, 1e-6F}};
+                                           {GateActivation::kClampedSwiglu, 2e-6F, 1e-6F},
+                                           {GateActivation::kXielu, 1e-6F, 2e-6F}};
+constexpr Xielu kXielu = {.alpha_p = 1.3F, .alpha_n = 1.7F, .beta = 0.5F, .eps = -1e-6F};
 
 TEST(Elementwise, GatedIsWithinItsActivationsTolerance) {
   for (const OpTable* ops : FastTables()) {
@@ -94,8 +97,8 @@ TEST(Elementwise, GatedIsWithinItsActivationsTolerance) {
       for (const auto& [activation, relative, absolute] : kActivations) {
         for (const float* u : {static_cast<const float*>(nullptr), up.data()}) {
           std::vector<float> expected(gate.size()), got(gate.size());
-          ReferenceOps().gated({gate.data(), u, n, activation, 0.5F, expected.data()});
-          ops->gated({gate.data(), u, n, activation, 0.5F, got.data()});
+          ReferenceOps().gated({gate.data(), u, n, activation, 0.5F, expected.data(), kXielu});
+          ops->gated({gate.data(), u, n, activation, 0.5F, got.data(), kXielu});
           for (std::size_t i = 0; i < got.size(); ++i) {
             EXPECT_NEAR(got[i], expected[i], relative * std::fabs(expected[i]) + absolute)
                 << ops->name << " gate " << gate[i] << " activation "

@@ -59,18 +59,7 @@ class Recorder final : public ffn::FfnTap {
 Status CheckTrueZeros(const load::LoadedModel& model) {
   RETURN_IF_ERROR(model::RequireDense(model.config, "activations").Annotate(model.path));
   RETURN_IF_ERROR(model::RequireNetworks(model.config, "activations").Annotate(model.path));
-  switch (model.config.hidden_act) {
-    case Activation::kRelu:
-    case Activation::kFatRelu:
-    case Activation::kDRelu:
-    case Activation::kRelu2:
-      return OkStatus();
-    case Activation::kSilu:
-    case Activation::kGelu:
-    case Activation::kGeluTanh:
-    case Activation::kClampedSwiglu:
-      break;
-  }
+  if (model::HasTrueZeros(model.config.hidden_act)) return OkStatus();
   return base::FailedPrecondition(
       model.path, ": the activation ", model::ActivationName(model.config.hidden_act),
       " is never exactly zero, so every neuron is active for every token and there is nothing to "

@@ -28,6 +28,8 @@ const char* KindName(model::VocabularyKind kind) {
       return "byte-level bpe";
     case model::VocabularyKind::kSpaceBpe:
       return "bpe over characters";
+    case model::VocabularyKind::kUnigram:
+      return "unigram";
     case model::VocabularyKind::kWordPiece:
       return "wordpiece";
   }

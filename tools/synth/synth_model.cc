@@ -265,7 +265,8 @@ void AddTensors(const std::shared_ptr<const Recipe>& r, model::ModelFile& file) 
     if (file.config.recurrent.has_state(l)) {
       AddRecurrent(plain, prefix, file);
     } else {
-      plain("attn_q.weight", 10, architecture.attention_gate ? 2 * q : q, d, 1);
+      plain("attn_q.weight", 10,
+            (architecture.output_gate == model::OutputGate::kOfQuery ? 2 : 1) * q, d, 1);
       plain("attn_k.weight", 11, kv, d, 1);
       plain("attn_v.weight", 12, kv, d, 1);
       plain("attn_output.weight", 13, d, q, kQuiet);

@@ -42,11 +42,14 @@ Status ReadWindowRope(const Keys& keys, const std::string& prefix, ModelConfig& 
   return OkStatus();
 }
 
-// Reads Ministral's attention temperature.
+// Reads the attention temperature of Ministral and Llama 4.
 Status ReadTemperature(const Keys& keys, const std::string& prefix, ModelConfig& c) {
-  ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale", 0.0));
+  const bool llama4 = c.architecture->temperature_unrotated;
+  ASSIGN_OR_RETURN(c.temperature_beta, keys.Double(prefix + "attention.temperature_scale",
+                                                   llama4 ? kLlama4TemperatureBeta : 0.0));
   const std::string original = prefix + "rope.scaling.original_context_length";
-  ASSIGN_OR_RETURN(const int absent, keys.Int(original, c.max_position_embeddings));
+  ASSIGN_OR_RETURN(const int positions, keys.Int(original, c.max_position_embeddings));
+  const int absent = llama4 ? kLlama4TemperaturePeriod : positions;
   ASSIGN_OR_RETURN(c.temperature_period, keys.Int(prefix + "attention.temperature_length", absent));
   return OkStatus();
 }
@@ -100,6 +103,15 @@ Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelCon
     windowed.push_back(item.is_bool() ? item.as_bool() : item.is_int() && item.as_int() != 0);
   }
   return SetWindowedLayers(windowed, c).Annotate(key);
+}
+
+Status ReadGgufQueryHeads(const Keys& keys, const std::string& prefix, ModelConfig& c) {
+  if (!c.architecture->window_queries) return OkStatus();
+  if (c.num_hidden_layers < 1 || c.num_hidden_layers > kLayersMax)
+    return OkStatus();  // ValidateConfig rejects it
+  const std::string key = prefix + "attention.head_count";
+  ASSIGN_OR_RETURN(const auto heads, keys.IntsByLayer(key, c.num_hidden_layers));
+  return SetQueryHeads(heads, c).Annotate(key);
 }
 
 Status ReadGgufRope(const Keys& keys, const std::string& prefix, ModelConfig& c) {

@@ -14,6 +14,9 @@ Status ReadGgufAltUp(const ModelFile& model, const Keys& keys, const std::string
 // Reads Gemma 4's fields (gemma4.cc). Requires: the shapes and windows are set.
 Status ReadGgufGemma4(const ModelFile& model, const Keys& keys, const std::string& prefix,
                       ModelConfig& config);
+// Reads query heads that differ between layers with and without a window. Requires: the shapes and
+// windows are set.
+Status ReadGgufQueryHeads(const Keys& keys, const std::string& prefix, ModelConfig& config);
 // Reads the layers with a window. Requires: sliding_window is set.
 Status ReadGgufWindows(const Json& metadata, const std::string& prefix, ModelConfig& config);
 // Reads the recurrent layers (recurrent.cc). Requires: the number of layers is set.

@@ -37,13 +37,13 @@ Status ReadLatent(const Keys& keys, const std::string& prefix, int key, int valu
 Result<int> Largest(const Keys& keys, const std::string& key, const ModelConfig& c,
                     std::optional<int> absent) {
   const Architecture& a = *c.architecture;
-  if ((a.recurrent == Mixer::kAttention && !a.window_heads) || !keys.Has(key))
-    return keys.Int(key, absent);
+  const bool by_layer = a.recurrent != Mixer::kAttention || a.window_heads || a.window_queries;
+  if (!by_layer || !keys.Has(key)) return keys.Int(key, absent);
   ASSIGN_OR_RETURN(const auto sizes,
                    keys.IntsByLayer(key, std::clamp(c.num_hidden_layers, 1, kLayersMax)));
   const int largest = *std::max_element(sizes.begin(), sizes.end());
   for (const int size : sizes)
-    if (size != 0 && size != largest && !a.window_heads)
+    if (size != 0 && size != largest && !a.window_heads && !a.window_queries)
       return base::Unimplemented("key '", key, "' differs by layer, which is not supported");
   return largest;
 }
@@ -71,9 +71,10 @@ Status ReadShapes(const Keys& keys, const std::string& prefix, ModelConfig& c) {
   }
   ASSIGN_OR_RETURN(c.max_position_embeddings, keys.Int(prefix + "context_length"));
   constexpr int kGemma2Window = 4096;  // the default of its files
-  ASSIGN_OR_RETURN(c.sliding_window,
-                   keys.Int(prefix + "attention.sliding_window",
-                            c.architecture->name == "gemma2" ? kGemma2Window : 0));
+  ASSIGN_OR_RETURN(c.sliding_window, keys.Int(prefix + "attention.sliding_window",
+                                              c.architecture->name == "gemma2" ? kGemma2Window
+                                              : c.architecture->chunked        ? kLlama4Chunk
+                                                                               : 0));
   ASSIGN_OR_RETURN(c.max_window_layers, keys.Int("thermocline.max_window_layers", 0));
   ASSIGN_OR_RETURN(c.pooling_type, keys.Int(prefix + "pooling_type", -1));
   return OkStatus();
@@ -125,6 +126,17 @@ Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig&
   return OkStatus();
 }
 
+// A classifier with one label scores pairs of texts, whether the file says so or not.
+Status ReadRanking(const ModelFile& model, ModelConfig& c) {
+  const TensorInfo* output = model.Find("cls.output.weight");
+  if (output == nullptr) return OkStatus();
+  if (output->rows != 1)
+    return base::Unimplemented("a classifier of ", output->rows,
+                               " labels is not supported; one with a single label ranks texts");
+  c.pooling_type = kPoolingRank;
+  return OkStatus();
+}
+
 // Reads the experts. Without a key, the shared expert's size is taken from its tensor.
 Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& prefix,
                    ModelConfig& c) {
@@ -152,6 +164,24 @@ Status ReadExperts(const ModelFile& model, const Keys& keys, const std::string& 
   return OkStatus();
 }
 
+// llama.cpp's keys: a number, or a list of one for each layer.
+Status ReadXielu(const Keys& keys, ModelConfig& c) {
+  c.xielu.resize(std::clamp(c.num_hidden_layers, 0, kLayersMax));
+  struct Parameter {
+    const char* key;
+    double XieluConfig::*field;
+  };
+  for (const auto& [key, field] :
+       {Parameter{"xielu.alpha_p", &XieluConfig::alpha_p},
+        Parameter{"xielu.alpha_n", &XieluConfig::alpha_n},
+        Parameter{"xielu.beta", &XieluConfig::beta}, Parameter{"xielu.eps", &XieluConfig::eps}}) {
+    ASSIGN_OR_RETURN(const auto values, keys.DoublesByLayer(key, base::IntSize(c.xielu)));
+    for (std::size_t layer = 0; layer < c.xielu.size(); ++layer)
+      c.xielu[layer].*field = values[layer];
+  }
+  return OkStatus();
+}
+
 Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   Activation absent = c.architecture->activation;
   if (powerinfer) {
@@ -165,6 +195,7 @@ Status ReadActivation(const Keys& keys, bool powerinfer, ModelConfig& c) {
   ASSIGN_OR_RETURN(const std::string name,
                    keys.String("thermocline.activation", std::string(ActivationName(absent))));
   ASSIGN_OR_RETURN(c.hidden_act, ParseActivation(name));
+  if (c.hidden_act == Activation::kXielu) RETURN_IF_ERROR(ReadXielu(keys, c));
   ASSIGN_OR_RETURN(c.fatrelu_threshold, keys.Double("thermocline.fatrelu_threshold", 0.0));
   const std::string threshold = "powerinfer.sparse_threshold";
   if (!keys.Has(threshold)) return OkStatus();
@@ -236,11 +267,14 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   if (keys.Has(rms_eps)) c.architecture = WithNorm(*c.architecture, Norm::kRms);
   RETURN_IF_ERROR(RefuseKeys(keys, prefix, *c.architecture));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
+  if (c.architecture->encoder) RETURN_IF_ERROR(ReadRanking(model, c));
   RETURN_IF_ERROR(ReadGgufRecurrent(keys, model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufAltUp(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufWindows(model.metadata, prefix, c));
+  c.plain_head_norm = c.architecture->chunked && HasLlama4HeadNorm(c);
+  RETURN_IF_ERROR(ReadGgufQueryHeads(keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufGemma4(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufRope(keys, prefix, c));
   if (c.latent.any()) SetAbsorbed(c);

@@ -59,6 +59,20 @@ class Keys {
     return out;
   }
 
+  // As IntsByLayer. Requires: the key is there, or InvalidArgument names it.
+  Result<std::vector<double>> DoublesByLayer(const std::string& key, int layers) const {
+    const Json* value = metadata_.Find(key);
+    if (value == nullptr || !value->is_array()) {
+      ASSIGN_OR_RETURN(const double one, Double(key));
+      return std::vector<double>(layers, one);
+    }
+    ASSIGN_OR_RETURN(auto values, Numbers(key));
+    if (std::ssize(values) < layers)
+      return base::InvalidArgument("key '", key, "' has ", values.size(), " items for ", layers,
+                                   " layers");
+    return values;
+  }
+
   Result<double> Double(const std::string& key, std::optional<double> absent = {}) const {
     const Json* value = metadata_.Find(key);
     if (value == nullptr && absent.has_value()) return *absent;

@@ -119,6 +119,28 @@ Status ReadWordPiece(const Keys& keys, Vocabulary& v) {
   return OkStatus();
 }
 
+// Texts are divided at white space, as the tokenizers of the encoders with such vocabularies do.
+Status ReadUnigram(const Keys& keys, Vocabulary& v) {
+  ASSIGN_OR_RETURN(const bool joins, keys.Bool("tokenizer.ggml.remove_extra_whitespaces", false));
+  if (!joins)
+    return base::Unimplemented(
+        "a Unigram tokenizer that keeps white space (tokenizer.ggml.remove_extra_whitespaces) is "
+        "not supported");
+  ASSIGN_OR_RETURN(const auto bytes, keys.Numbers("tokenizer.ggml.precompiled_charsmap"));
+  for (const double byte : bytes) {
+    // int8 in some files: the same bits.
+    if (!(byte >= -128 && byte <= 255))
+      return base::DataLoss("tokenizer.ggml.precompiled_charsmap holds ", byte, ", not a byte");
+    v.charsmap.push_back(static_cast<char>(static_cast<int>(byte)));
+  }
+  const auto unknown = std::find(v.types.begin(), v.types.end(), TokenType::kUnknown);
+  if (v.unk < 0 && unknown != v.types.end()) v.unk = static_cast<int>(unknown - v.types.begin());
+  v.add_bos = v.bos >= 0;
+  v.add_eos = v.eos >= 0;
+  v.add_space_prefix = true;
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
@@ -134,17 +156,19 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
     v.kind = VocabularyKind::kSpaceBpe;
   } else if (kind == "bert") {
     v.kind = VocabularyKind::kWordPiece;
+  } else if (kind == "t5") {
+    v.kind = VocabularyKind::kUnigram;
   } else {
     return base::Unimplemented("tokenizer '", kind,
                                "' (tokenizer.ggml.model) is not supported; supported are llama "
-                               "(SentencePiece), gpt2 (byte-level BPE), gemma4 and bert "
-                               "(WordPiece)");
+                               "(SentencePiece), gpt2 (byte-level BPE), gemma4, bert (WordPiece) "
+                               "and t5 (Unigram)");
   }
   const bool sentencepiece = v.kind == VocabularyKind::kSentencePiece;
   ASSIGN_OR_RETURN(v.pre_tokenizer, keys.String("tokenizer.ggml.pre", "default"));
   ASSIGN_OR_RETURN(v.tokens, keys.Strings("tokenizer.ggml.tokens"));
   ASSIGN_OR_RETURN(v.types, TokenTypes(keys, v.tokens.size()));
-  if (sentencepiece) {
+  if (sentencepiece || v.kind == VocabularyKind::kUnigram) {
     ASSIGN_OR_RETURN(const auto scores, keys.Numbers("tokenizer.ggml.scores"));
     v.scores.assign(scores.begin(), scores.end());
   } else if (v.kind != VocabularyKind::kWordPiece) {
@@ -159,6 +183,7 @@ Result<Vocabulary> VocabularyFromMetadata(const Json& metadata) {
                               v.pre_tokenizer == "llama3" || v.pre_tokenizer == "tekken";
   ASSIGN_OR_RETURN(v.add_bos, keys.Bool("tokenizer.ggml.add_bos_token", bos_by_default));
   if (v.kind == VocabularyKind::kWordPiece) RETURN_IF_ERROR(ReadWordPiece(keys, v));
+  if (v.kind == VocabularyKind::kUnigram) RETURN_IF_ERROR(ReadUnigram(keys, v));
   if (v.bos < 0) v.add_bos = false;
   ASSIGN_OR_RETURN(v.add_eos, keys.Bool("tokenizer.ggml.add_eos_token", v.add_eos));
   ASSIGN_OR_RETURN(v.add_space_prefix, keys.Bool("tokenizer.ggml.add_space_prefix", sentencepiece));

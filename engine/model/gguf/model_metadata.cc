@@ -64,7 +64,7 @@ void AddScales(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
   const bool says = c.architecture->name == "gemma2";
   if (says || c.attention_cap > 0) add("attn_logit_softcapping", c.attention_cap);
   if (says || c.architecture->altup || c.logit_cap > 0) add("final_logit_softcapping", c.logit_cap);
-  if (c.temperature_beta > 0) {
+  if (c.temperature_beta > 0 || c.architecture->temperature_unrotated) {
     add("attention.temperature_scale", c.temperature_beta);
     out.Uint(prefix + "attention.temperature_length", U32(c.temperature_period));
   }
@@ -149,6 +149,21 @@ void AddGemma4(const ModelConfig& c, const std::string& prefix, MetadataBuilder&
   out.Uint(prefix + "embedding_length_per_layer_input", U32(c.altup.embedding_dim));
 }
 
+// llama.cpp's keys, which have no prefix.
+void AddXielu(const ModelConfig& c, MetadataBuilder& out) {
+  if (c.xielu.empty()) return;
+  const auto add = [&](const char* key, double XieluConfig::*field) {
+    std::vector<float> values;
+    values.reserve(c.xielu.size());
+    for (const XieluConfig& layer : c.xielu) values.push_back(static_cast<float>(layer.*field));
+    out.Numbers<float>(key, 6, values);
+  };
+  add("xielu.alpha_p", &XieluConfig::alpha_p);
+  add("xielu.alpha_n", &XieluConfig::alpha_n);
+  add("xielu.beta", &XieluConfig::beta);
+  add("xielu.eps", &XieluConfig::eps);
+}
+
 void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   const std::string prefix = std::string(c.architecture->name) + ".";
   out.Uint(prefix + "context_length", U32(c.max_position_embeddings));
@@ -158,7 +173,15 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
   const bool recurrent = c.recurrent.any(), uneven = c.architecture->window_heads;
   if (!recurrent && !uneven) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));
-  out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
+  if (c.window_query_heads > 0) {
+    std::vector<int> heads;
+    heads.reserve(c.num_hidden_layers);
+    for (int layer = 0; layer < c.num_hidden_layers; ++layer)
+      heads.push_back(c.HeadsOf(layer).heads);
+    out.Numbers<std::int32_t>(prefix + "attention.head_count", 5, heads);
+  } else {
+    out.Uint(prefix + "attention.head_count", U32(c.num_attention_heads));
+  }
   if (recurrent) {
     AddRecurrent(c, prefix, out);
   } else if (uneven) {
@@ -181,6 +204,8 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
       out.Uint(prefix + "attention.sliding_window_pattern", U32(c.window_period));
     if (c.HasWindowRope())
       out.Float(prefix + "rope.freq_base_swa", static_cast<float>(c.window_rope.theta));
+    if (c.HasWindowRope() && !uneven && c.window_rope.dim != c.rope.dim)
+      out.Uint(prefix + "rope.dimension_count_swa", U32(c.window_rope.dim));
   }
   if (c.rotary()) AddRope(c.rope, c.latent.yarn_log_multiplier > 0, prefix, out);
   AddExperts(c.experts, prefix, out);
@@ -191,6 +216,7 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.String("thermocline.activation", std::string(ActivationName(c.hidden_act)));
   if (c.hidden_act == Activation::kFatRelu)
     out.Float("thermocline.fatrelu_threshold", static_cast<float>(c.fatrelu_threshold));
+  AddXielu(c, out);
   if (c.sparse_threshold.has_value()) out.Float("powerinfer.sparse_threshold", *c.sparse_threshold);
 }
 
@@ -216,12 +242,15 @@ void AddVocabulary(const Vocabulary& v, MetadataBuilder& out) {
   const char* kind = v.kind == VocabularyKind::kSentencePiece  ? "llama"
                      : v.kind == VocabularyKind::kByteLevelBpe ? "gpt2"
                      : v.kind == VocabularyKind::kWordPiece    ? "bert"
+                     : v.kind == VocabularyKind::kUnigram      ? "t5"
                                                                : "gemma4";
   out.String("tokenizer.ggml.model", kind);
   out.String("tokenizer.ggml.pre", v.pre_tokenizer.empty() ? "default" : v.pre_tokenizer);
   out.Strings("tokenizer.ggml.tokens", v.tokens);
   if (!v.scores.empty()) out.Numbers<float>("tokenizer.ggml.scores", 6, v.scores);
   out.Numbers<std::int32_t>("tokenizer.ggml.token_type", 5, v.types);
+  if (!v.charsmap.empty())
+    out.Numbers<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, v.charsmap);
   if (!v.merges.empty()) out.Strings("tokenizer.ggml.merges", v.merges);
   const auto id = [&](const char* name, int value) {
     if (value >= 0) out.Uint(StrCat("tokenizer.ggml.", name, "_token_id"), value);

@@ -67,6 +67,7 @@ Status ReadConfig(ModelFile& model) {
   model.has_weights = !model.tensors.empty();
   if (!model.has_weights) return OkStatus();
   ASSIGN_OR_RETURN(model.config, ConfigFromMetadata(model));
+  model.config.separator_token = model.vocabulary.eos;
   return ValidateConfig(model.config);
 }
 

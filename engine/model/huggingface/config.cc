@@ -55,11 +55,26 @@ Status ReadShapes(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(c.head_dim,
                    Int(json, {"head_dim"},
                        c.num_attention_heads > 0 ? c.hidden_size / c.num_attention_heads : 0));
+  if (const int skip = c.architecture->hf_position_skip; skip > 0) {
+    ASSIGN_OR_RETURN(const int padding, Int(json, {"pad_token_id"}, skip - 1));
+    if (padding != skip - 1 || c.max_position_embeddings <= skip)
+      return base::Unimplemented("pad_token_id ", padding, " with ", c.max_position_embeddings,
+                                 " positions is not supported");
+    c.max_position_embeddings -= skip;
+  }
   if (c.architecture->latent) return ReadLatent(json, c);
   if (c.head_dim < 1 || c.head_dim > kernels::kHeadDimMax)
     return base::InvalidArgument("head_dim is ", c.head_dim, "; it must lie in [1, ",
                                  kernels::kHeadDimMax, "]");
   return OkStatus();
+}
+
+// Reads whether Llama 4's heads are normed. GGUF files say it by the number of experts.
+Status ReadHeadNorm(const Json& json, ModelConfig& c) {
+  c.plain_head_norm = Flag(json, "use_qk_norm", true);
+  if (c.plain_head_norm == HasLlama4HeadNorm(c)) return OkStatus();
+  return base::Unimplemented("use_qk_norm = ", c.plain_head_norm ? "true" : "false", " with ",
+                             c.experts.num_experts, " experts is not supported");
 }
 
 // Reads the scales of Granite, Cohere and MiniCPM, and Gemma's attention scale.
@@ -75,13 +90,13 @@ Status ReadScales(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(const double divisor,
                    Double(json, {"logits_scaling"}, static_cast<double>(c.hidden_size) / base));
   if (divisor == 0) return base::InvalidArgument("field 'logits_scaling' is 0");
-  ASSIGN_OR_RETURN(c.logit_scale, Double(json, {"logit_scale"}, 1 / divisor));
+  ASSIGN_OR_RETURN(c.logit_scale, Double(json, {"logit_scale", "output_multiplier"}, 1 / divisor));
   return OkStatus();
 }
 
 Status ReadCaps(const Json& json, ModelConfig& c) {
-  if (!c.architecture->embedding_root) return OkStatus();
-  c.embedding_scale = std::sqrt(c.hidden_size);
+  if (c.architecture->embedding_root) c.embedding_scale = std::sqrt(c.hidden_size);
+  if (!c.architecture->embedding_root && !c.architecture->embedding_norm) return OkStatus();
   ASSIGN_OR_RETURN(const double scalar, Double(json, {"query_pre_attn_scalar"}, 0.0));
   if (scalar > 0) c.attention_scale = 1 / std::sqrt(scalar);
   ASSIGN_OR_RETURN(c.attention_cap, Double(json, {"attn_logit_softcapping"}, 0.0));
@@ -114,6 +129,8 @@ Status ReadActivation(const Json& json, ModelConfig& c) {
     c.hidden_act = Activation::kDRelu;
   if (c.architecture->embedding_root && c.hidden_act == Activation::kGelu)
     c.hidden_act = Activation::kGeluTanh;
+  if (c.hidden_act == Activation::kXielu)  // TakeXielu reads the values
+    c.xielu.resize(std::clamp(c.num_hidden_layers, 0, kLayersMax));
   ASSIGN_OR_RETURN(c.fatrelu_threshold,
                    Double(json, {"fatrelu_threshold", "hidden_act_param"}, 0.0));
   return OkStatus();
@@ -137,6 +154,15 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
   if (String(json, {"use_bidirectional_attention"}, "vision") != "vision")
     return refuse("use_bidirectional_attention", "all");
   if (!Flag(json, "do_layer_norm_before", true)) return refuse("do_layer_norm_before", "false");
+  if (c.architecture->hf_name == "afmoe" && !Flag(json, "mup_enabled", false))
+    return refuse("mup_enabled", "false");
+  if (Flag(json, "moe_apply_router_weight_on_input", false))
+    return refuse("moe_apply_router_weight_on_input", "true");
+  const double post_eps = c.architecture->post_norm_eps;
+  ASSIGN_OR_RETURN(const double given_eps, Double(json, {"post_norm_eps"}, post_eps));
+  if (given_eps != post_eps)
+    return base::Unimplemented("post_norm_eps ", given_eps, " other than ", post_eps,
+                               " is not supported");
   if (c.architecture->encoder) {
     if (Flag(json, "is_decoder", false)) return refuse("is_decoder", "true");
     const std::string positions = String(json, {"position_embedding_type"}, "absolute");
@@ -185,6 +211,7 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   RETURN_IF_ERROR(RefuseVariants(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceRecurrent(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceExperts(json, c));
+  if (c.architecture->chunked) RETURN_IF_ERROR(ReadHeadNorm(json, c));
   if (c.architecture->scales) RETURN_IF_ERROR(ReadScales(json, c));
   RETURN_IF_ERROR(ReadCaps(json, c));
   RETURN_IF_ERROR(ReadHuggingFaceAltUp(json, c));

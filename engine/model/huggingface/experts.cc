@@ -50,13 +50,22 @@ Status ReadLayers(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(e.first_layer,
                    Int(json, {"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"},
                        c.architecture->hf_name == "glm4_moe_lite" ? 1 : 0));
-  ASSIGN_OR_RETURN(e.step,
-                   Int(json, {"decoder_sparse_step", "moe_layer_interval", "moe_layer_freq"}, 1));
+  ASSIGN_OR_RETURN(e.step, Int(json,
+                               {"decoder_sparse_step", "moe_layer_interval", "moe_layer_freq",
+                                "interleave_moe_layer_step"},
+                               1));
   ASSIGN_OR_RETURN(const int last, Int(json, {"moe_layer_end_index"}, c.num_hidden_layers - 1));
   if (last < c.num_hidden_layers - 1)
     return base::Unimplemented("moe_layer_end_index ", last, " before the last of ",
                                c.num_hidden_layers, " layers is not supported");
   RETURN_IF_ERROR(ReadLayerTypes(json, c));
+  ASSIGN_OR_RETURN(const Json::Array listed, hf::List(json, {"moe_layers"}));
+  for (const Json& item : listed) {
+    const bool known = item.is_int() && item.as_int() >= 0 && item.as_int() < kLayersMax;
+    if (!known || !e.InLayer(static_cast<int>(item.as_int())))
+      return base::Unimplemented("moe_layers ", Json(listed).Dump(), " other than each ", e.step,
+                                 ". is not supported");
+  }
   ASSIGN_OR_RETURN(const Json::Array dense, hf::List(json, {"mlp_only_layers"}));
   int layer = 0;
   for (const Json& item : dense) {
@@ -71,7 +80,10 @@ Status ReadLayers(const Json& json, ModelConfig& c) {
 Status ReadRouter(const Json& json, RouterConfig& router) {
   router.normalise = Flag(json, "norm_topk_prob", router.normalise);
   if (Flag(json, "moe_primary_router_apply_softmax", false)) router.gating = Gating::kSoftmax;
-  ASSIGN_OR_RETURN(router.scale, Double(json, {"routed_scaling_factor"}, router.scale));
+  ASSIGN_OR_RETURN(
+      router.scale,
+      Double(json, {"routed_scaling_factor", "route_scale", "moe_routed_scaling_factor"},
+             router.scale));
   ASSIGN_OR_RETURN(router.norm_min, Double(json, {"moe_norm_min"}, router.norm_min));
   const std::string scoring = String(json, {"scoring_func"}, "");
   // Cohere's function is of the chosen experts' logits.
@@ -116,15 +128,16 @@ Status ReadHuggingFaceExperts(const Json& json, ModelConfig& c) {
   ASSIGN_OR_RETURN(e.intermediate_size, Int(json, {"moe_intermediate_size", "moe_ffn_hidden_size"},
                                             c.intermediate_size));
   ASSIGN_OR_RETURN(c.prediction_layers, Int(json, {"num_nextn_predict_layers"}, 0));
-  ASSIGN_OR_RETURN(c.intermediate_size,
-                   Int(json, {"prefix_dense_intermediate_size"}, c.intermediate_size));
+  ASSIGN_OR_RETURN(
+      c.intermediate_size,
+      Int(json, {"prefix_dense_intermediate_size", "intermediate_size_mlp"}, c.intermediate_size));
   RETURN_IF_ERROR(ReadShared(json, e));
   RETURN_IF_ERROR(ReadLayers(json, c));
   RETURN_IF_ERROR(ReadRouter(json, e.router));
   // The code of these families always has the bias.
   for (const char* family :
        {"deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa",
-        "ernie4_5_moe", "nemotron_h", "lfm2_moe", "minimax_m2", "exaone_moe"})
+        "ernie4_5_moe", "nemotron_h", "lfm2_moe", "minimax_m2", "exaone_moe", "afmoe", "laguna"})
     e.router.choice_bias |= c.architecture->hf_name == family;
   const std::string combined = String(json, {"shared_expert_combination_strategy"}, "average");
   if (combined != "average")

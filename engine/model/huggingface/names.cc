@@ -34,6 +34,10 @@ constexpr std::array kGlobalModules = {
     ModuleName{"embeddings.position_embeddings", "position_embd"},
     ModuleName{"embeddings.token_type_embeddings", "token_types"},
     ModuleName{"embeddings.LayerNorm", "token_embd_norm"},
+    ModuleName{"pooler.dense", "cls"},  // of those that rank
+    ModuleName{"classifier", "cls.output"},
+    ModuleName{"classifier.dense", "cls"},  // xlm-roberta
+    ModuleName{"classifier.out_proj", "cls.output"},
     ModuleName{"backbone.embeddings", "token_embd"},  // nemotron_h
     ModuleName{"backbone.norm_f", "output_norm"},
     ModuleName{"model.embeddings", "token_embd"},
@@ -46,6 +50,14 @@ constexpr std::array kLayerModules = {
     ModuleName{"post_feedforward_layernorm", "post_ffw_norm"},
     ModuleName{"post_self_attn_layernorm", "post_attention_norm"},  // glm4
     ModuleName{"post_mlp_layernorm", "post_ffw_norm"},
+    ModuleName{"pre_mlp_layernorm", "ffn_norm"},  // afmoe
+    ModuleName{"mlp.router.gate", "ffn_gate_inp"},
+    ModuleName{"mlp.expert_bias", "exp_probs_b"},
+    ModuleName{"self_attn.gate_proj", "attn_gate"},                    // also muse-glimmer
+    ModuleName{"self_attn.g_proj", "attn_gate"},                       // laguna
+    ModuleName{"mlp.experts.e_score_correction_bias", "exp_probs_b"},  // laguna
+    ModuleName{"attention_layernorm", "attn_norm"},                    // apertus
+    ModuleName{"feedforward_layernorm", "ffn_norm"},
     ModuleName{"mlp.gate_up_proj", "ffn_gate_up"},
     ModuleName{"self_attn.attn_sub_norm", "attn_sub_norm"},  // bitnet
     ModuleName{"mlp.ffn_sub_norm", "ffn_sub_norm"},
@@ -158,6 +170,13 @@ constexpr std::array kLayerModules = {
     ModuleName{"conv.in_proj", "shortconv.in_proj"},
     ModuleName{"conv.conv", "shortconv.conv"},
     ModuleName{"conv.out_proj", "shortconv.out_proj"},
+    ModuleName{"feed_forward.router", "ffn_gate_inp"},  // llama4
+    ModuleName{"feed_forward.gate_proj", "ffn_gate"},
+    ModuleName{"feed_forward.up_proj", "ffn_up"},
+    ModuleName{"feed_forward.down_proj", "ffn_down"},
+    ModuleName{"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
+    ModuleName{"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
+    ModuleName{"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
     ModuleName{"feed_forward.gate", "ffn_gate_inp"},
     ModuleName{"feed_forward.expert_bias", "exp_probs_b"},
     ModuleName{"feed_forward.experts.w1", "ffn_gate_exps"},
@@ -212,7 +231,7 @@ constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "tr
 
 // True for BERT's parts behind its layers, which are for other tasks than vectors.
 bool IsOfAnotherTask(std::string_view name) {
-  for (const std::string_view begin : {"pooler.", "cls.", "embeddings.position_ids"})
+  for (const std::string_view begin : {"cls.", "lm_head.", "embeddings.position_ids"})
     if (name.starts_with(begin)) return true;
   return false;
 }
@@ -284,20 +303,23 @@ std::string TakeSuffix(std::string& name) {
 
 bool IsOfAnotherSense(std::string_view name) {
   if (name.starts_with("model.")) name.remove_prefix(std::string_view("model.").size());
-  for (const std::string_view part : {"vision_tower.", "vision_model.", "multi_modal_projector.",
-                                      "audio_tower.", "embed_vision.", "embed_audio.", "visual."}) {
+  for (const std::string_view part :
+       {"vision_tower.", "vision_model.", "multi_modal_projector.", "audio_tower.",
+        "vision_adapter.", "vision_projection.", "embed_vision.", "embed_audio.", "visual."}) {
     if (name.starts_with(part)) return true;
   }
   return false;
 }
 
-Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture) {
+Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, bool ranks) {
   // Tensors of mtp are blocks for drafting (multi-token prediction).
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.")) return GgufName{};
   if (architecture.indexed && name.find(".self_attn.indexer.") != std::string::npos)
     return GgufName{};
   if (architecture.encoder) {
-    if (name.starts_with("bert.")) name.erase(0, std::string_view("bert.").size());
+    for (const std::string_view prefix : {"bert.", "roberta."})
+      if (name.starts_with(prefix)) name.erase(0, prefix.size());
+    if (!ranks && name.starts_with("pooler.")) return GgufName{};
     if (IsOfAnotherTask(name)) return GgufName{};
   }
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head

@@ -13,8 +13,9 @@ struct GgufName {
   int expert = -1;   // the expert whose part of the tensor it is; -1: the whole tensor
 };
 
-// Unimplemented names a tensor that no supported family has.
-Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture);
+// Unimplemented names a tensor that no supported family has. `ranks`: of an encoder whose head
+// scores pairs of texts.
+Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, bool ranks = false);
 
 // True if a tensor belongs to the vision or audio part of a model.
 bool IsOfAnotherSense(std::string_view name);

@@ -18,31 +18,21 @@
 #include "engine/model/fused_tensors.h"
 #include "engine/model/huggingface/bitnet.h"
 #include "engine/model/huggingface/config.h"
-#include "engine/model/huggingface/gpt_oss.h"
+#include "engine/model/huggingface/fields.h"
+#include "engine/model/huggingface/folder_config.h"
 #include "engine/model/huggingface/names.h"
 #include "engine/model/huggingface/packed_weights.h"
 #include "engine/model/huggingface/recurrent.h"
 #include "engine/model/huggingface/safetensors.h"
+#include "engine/model/huggingface/stored_experts.h"
 #include "engine/model/huggingface/tokenizer.h"
+#include "engine/model/huggingface/xielu.h"
 #include "engine/model/latent_attention.h"
 #include "engine/model/model_file.h"
 #include "engine/model/sampling_metadata.h"
 
 namespace thermocline::model {
 namespace {
-
-std::string Join(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
-Result<Json> ReadJsonFile(const std::string& path) {
-  constexpr std::uint64_t kBytesMax = 16 << 20;
-  constexpr std::size_t kValuesMax = 1 << 20;
-  ASSIGN_OR_RETURN(const std::string text, base::ReadFileToString(path, kBytesMax));
-  auto parsed = base::ParseJsonOf(text, kValuesMax);
-  if (!parsed.ok()) return parsed.status().Annotate(path);
-  return parsed;
-}
 
 Status AddParts(const std::vector<TensorInfo>& parts, ModelFile& model) {
   model.tensors.insert(model.tensors.end(), parts.begin(), parts.end());
@@ -72,7 +62,7 @@ Status Place(TensorInfo tensor, ModelFile& model) {
     model.tensors.push_back(std::move(part));
     return OkStatus();
   };
-  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss) {
+  if (IsGateUp(tensor) && !c.architecture->hf_gpt_oss && !c.architecture->turned_experts) {
     ASSIGN_OR_RETURN(const auto parts, SplitGateUp(tensor));
     return AddParts(parts, model);
   }
@@ -101,7 +91,13 @@ Status Place(TensorInfo tensor, ModelFile& model) {
                             c.head_dim);
     return add(tensor.name, rows, {.head_dim = c.head_dim, .halves = true});
   }
-  const bool plain = module.ends_with(".ssm_norm");
+  const bool plain = module.ends_with(".ssm_norm") ||
+                     (c.architecture->plain_output_norm && module == "output_norm");
+  if (const int skip = c.architecture->hf_position_skip;
+      skip > 0 && tensor.name == "position_embd.weight" && rows > skip) {
+    tensor.offset += skip * tensor.row_bytes();
+    return add(tensor.name, rows - skip, {});
+  }
   if (c.architecture->norm_plus_one && module.ends_with("_norm") && !plain && suffix == ".weight")
     tensor.plus = 1;
   return add(tensor.name, rows, {});
@@ -124,7 +120,8 @@ Status AddTensor(const StoredTensor& stored, ModelFile& model) {
     model.left_out.push_back(name);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(GgufName called, GgufNameOf(name, *model.config.architecture));
+  ASSIGN_OR_RETURN(GgufName called,
+                   GgufNameOf(name, *model.config.architecture, model.config.ranks()));
   if (called.name.empty()) return OkStatus();
   // Granite's shared network is the only network of a model without experts.
   const std::size_t shared = called.name.find("_shexp");
@@ -180,6 +177,7 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
   RETURN_IF_ERROR(DecodeWeights(model.metadata, tensors, model).Annotate(model.path));
+  RETURN_IF_ERROR(TakeXielu(tensors, model).Annotate(model.path));
   for (const StoredTensor& tensor : tensors) {
     const Status added = AddTensor(tensor, model);
     if (!added.ok()) return added.Annotate(model.files[tensor.file]->path());
@@ -187,22 +185,10 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
   return CheckNames(model).Annotate(model.path);
 }
 
-// Returns the config of the text part of a multimodal model.
-Json TextConfigOf(const Json& config) {
-  const Json* text = config.Find("text_config");
-  if (text == nullptr || !text->is_object()) return config;
-  Json out = *text;
-  for (const char* key : {"tie_word_embeddings", "eos_token_id"}) {
-    const Json* value = config.Find(key);
-    if (value != nullptr && out.Find(key) == nullptr) out.object().emplace_back(key, *value);
-  }
-  return out;
-}
-
 Result<std::vector<std::string>> ShardNames(const std::string& folder) {
-  const std::string index_path = Join(folder, "model.safetensors.index.json");
+  const std::string index_path = FolderFile(folder, "model.safetensors.index.json");
   if (!base::PathExists(index_path)) return std::vector<std::string>{"model.safetensors"};
-  ASSIGN_OR_RETURN(const Json index, ReadJsonFile(index_path));
+  ASSIGN_OR_RETURN(const Json index, ReadFolderJson(index_path));
   const Json* map = index.Find("weight_map");
   if (map == nullptr || !map->is_object())
     return base::DataLoss(index_path, ": field 'weight_map' is missing");
@@ -236,59 +222,26 @@ void AddStopIds(const Json& config, Vocabulary& vocabulary) {
   }
 }
 
-// Returns the pooling of a folder written by sentence-transformers, as GGUF numbers it (1 mean, 2
-// first token, 3 last token); -1 = not given.
-Result<int> PoolingOf(const std::string& folder) {
-  const std::string path = Join(folder, "1_Pooling/config.json");
-  if (!base::PathExists(path)) return -1;
-  ASSIGN_OR_RETURN(const Json config, ReadJsonFile(path));
-  struct Mode {
-    const char* key;
-    int type;
-  };
-  constexpr Mode kModes[] = {{"pooling_mode_mean_tokens", 1},
-                             {"pooling_mode_cls_token", 2},
-                             {"pooling_mode_lasttoken", 3}};
-  if (!config.is_object()) return base::InvalidArgument(path, ": not a JSON object");
-  int type = -1, modes = 0;
-  for (const auto& [key, value] : config.as_object()) {
-    if (!key.starts_with("pooling_mode_") || !value.is_bool() || !value.as_bool()) continue;
-    ++modes;
-    for (const Mode& mode : kModes)
-      if (key == mode.key) type = mode.type;
+// Muse Glimmer's heads are normed without weights, and queries get a common factor: the weights of
+// norms in GGUF.
+Status AddQueryFactor(ModelFile& model) {
+  const ModelConfig& c = model.config;
+  const Json json =
+      WithFamilyDefaults(TextConfigOf(model.metadata), std::string(c.architecture->hf_name));
+  ASSIGN_OR_RETURN(const double factor, hf::Double(json, {"qk_scale_factor"}, 1.0));
+  const auto dim = static_cast<std::size_t>(c.head_dim);
+  for (int layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const std::string prefix = StrCat("blk.", layer, ".attn_");
+    model.AddVector(prefix + "q_norm.weight", std::vector(dim, static_cast<float>(factor)));
+    model.AddVector(prefix + "k_norm.weight", std::vector(dim, 1.0F));
   }
-  if (modes != 1 || type < 0)
-    return base::Unimplemented(path, ": of the ways to pool, one of mean, cls and lasttoken");
-  return type;
-}
-
-// Reads config.json, and how the weights are packed.
-Status ReadConfig(const std::string& folder, ModelFile& model) {
-  const std::string path = Join(folder, "config.json");
-  if (!base::PathExists(path))
-    return base::InvalidArgument(folder, ": a folder without config.json is no model");
-  ASSIGN_OR_RETURN(model.metadata, ReadJsonFile(path));
-  // Exports of multimodal models may say it beside the text part's sizes.
-  const Json* text = model.metadata.Find("text_config");
-  if (model.metadata.Find("quantization_config") == nullptr && text != nullptr &&
-      text->is_object() && text->Find("quantization_config") != nullptr)
-    model.metadata.Set("quantization_config", Json(*text->Find("quantization_config")));
-  // ModelOpt's older exports say it in a file of their own.
-  if (model.metadata.Find("quantization_config") == nullptr &&
-      base::PathExists(Join(folder, "hf_quant_config.json")))
-    model.metadata.Set("quantization_config", Json::Object{{"quant_method", "modelopt"}});
-  RETURN_IF_ERROR(CheckQuantization(model.metadata).Annotate(path));
-  auto config = ConfigFromHuggingFace(TextConfigOf(model.metadata));
-  if (!config.ok()) return config.status().Annotate(path);
-  model.config = *config;
-  ASSIGN_OR_RETURN(model.config.pooling_type, PoolingOf(folder));
   return OkStatus();
 }
 
 // Adds the tensors under GGUF's names, unpacked and arranged as the family needs them.
 Status ReadTensors(const std::string& folder, ModelFile& model) {
   ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
-  for (std::string& shard : shards) shard = Join(folder, shard);
+  for (std::string& shard : shards) shard = FolderFile(folder, shard);
   RETURN_IF_ERROR(AddSafetensors(shards, model));
   if (!model.left_out.empty())
     base::LogWarning(folder, ": ", model.left_out.size(), " tensors of other senses than text are ",
@@ -296,7 +249,8 @@ Status ReadTensors(const std::string& folder, ModelFile& model) {
   RETURN_IF_ERROR(CheckPieces(model).Annotate(folder));
   RETURN_IF_ERROR(SplitLatent(model).Annotate(folder));
   RETURN_IF_ERROR(ArrangeRecurrent(model).Annotate(folder));
-  if (model.config.architecture->hf_gpt_oss) RETURN_IF_ERROR(UnpackGptOss(model).Annotate(folder));
+  if (model.config.architecture->hf_gpt_oss || model.config.architecture->turned_experts)
+    RETURN_IF_ERROR(UnpackExperts(model).Annotate(folder));
   if (model.config.architecture->sub_norms) {
     ASSIGN_OR_RETURN(const BitNetWeights weights, ReadBitNetWeights(model.metadata));
     RETURN_IF_ERROR(UnpackBitNet(weights, model).Annotate(folder));
@@ -308,6 +262,8 @@ Status ReadTensors(const std::string& folder, ModelFile& model) {
                                  "does not say that the embedding takes its place "
                                  "(tie_word_embeddings)");
   }
+  if (model.config.architecture->hf_name == "muse_glimmer_text")
+    RETURN_IF_ERROR(AddQueryFactor(model).Annotate(folder));
   const RopeConfig& rope = model.config.rope;
   const bool longer = !rope.long_divisors.empty();
   if (!rope.divisors.empty())
@@ -346,16 +302,18 @@ Result<std::unique_ptr<ModelFile>> OpenHuggingFace(const std::string& folder) {
   auto model = std::make_unique<ModelFile>();
   model->path = folder;
   model->format = "Hugging Face";
-  RETURN_IF_ERROR(ReadConfig(folder, *model));
+  RETURN_IF_ERROR(ReadFolderConfig(folder, *model));
   RETURN_IF_ERROR(ReadTensors(folder, *model));
   Json generation{Json::Object()};
-  if (const std::string path = Join(folder, "generation_config.json"); base::PathExists(path)) {
-    ASSIGN_OR_RETURN(generation, ReadJsonFile(path));
+  if (const std::string path = FolderFile(folder, "generation_config.json");
+      base::PathExists(path)) {
+    ASSIGN_OR_RETURN(generation, ReadFolderJson(path));
     auto sampling = SamplingFromGenerationConfig(generation);
     if (!sampling.ok()) return sampling.status().Annotate(path);
     model->sampling = *sampling;
   }
   RETURN_IF_ERROR(ReadVocabulary(folder, generation, *model));
+  model->config.separator_token = model->vocabulary.eos;
   return model;
 }
 

@@ -175,7 +175,7 @@ Status ReadOne(const Json& json, const Json& scaling, double theta, int head_dim
 Status CheckWindowRope(const Architecture& a, ModelConfig& c) {
   const RopeConfig& of = c.window_rope;
   const bool plain = of.scaling == RopeScaling::kNone && of.divisors.empty() &&
-                     (a.window_heads || of.dim == c.rope.dim);
+                     (a.window_heads || a.window_queries || of.dim == c.rope.dim);
   if (a.unscaled_window_rope && plain) return OkStatus();
   const bool same = of.scaling == c.rope.scaling && of.divisors == c.rope.divisors &&
                     of.dim == c.rope.dim && of.theta == c.rope.theta && of.factor == c.rope.factor;
@@ -207,6 +207,10 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
   if (a.temperature) {
     ASSIGN_OR_RETURN(c.temperature_beta, Double(whole, {"llama_4_scaling_beta"}, 0.0));
     ASSIGN_OR_RETURN(c.temperature_period, OriginalPositions(json, whole, c));
+  }
+  if (a.temperature_unrotated && Flag(json, "attn_temperature_tuning", true)) {
+    ASSIGN_OR_RETURN(c.temperature_beta, Double(json, {"attn_scale"}, kLlama4TemperatureBeta));
+    ASSIGN_OR_RETURN(c.temperature_period, Int(json, {"floor_scale"}, kLlama4TemperaturePeriod));
   }
   if (c.sliding_window == 0 || (window == nullptr && !a.unscaled_window_rope)) return OkStatus();
   const double absent = a.window_theta > 0 ? a.window_theta : c.rope.theta;

@@ -1,14 +1,14 @@
-// Reads the tokenizers of Hugging Face folders: tokenizer.model (SentencePiece) or tokenizer.json
-// (BPE).
+// Reads the tokenizers of Hugging Face folders: tokenizer.model (SentencePiece) or tokenizer.json.
 #include "engine/model/huggingface/tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "engine/base/json_limits.h"
 #include "engine/model/byte_reader.h"
+#include "engine/model/huggingface/folder_config.h"
 #include "engine/model/huggingface/tokenizer_parts.h"
+#include "engine/model/huggingface/unigram.h"
 
 namespace thermocline::model {
 namespace {
@@ -16,10 +16,6 @@ namespace {
 // Gemma's file has 33 MiB and two million values: 2^18 tokens and twice as many merges.
 constexpr std::size_t kTokenizerValuesMax = 3 << 20;
 constexpr std::uint64_t kTokenizerBytesMax = 64 << 20;
-
-std::string Join(const std::string& folder, const char* name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 // One field of a Protocol Buffers message: a number or a run of bytes.
 struct Field {
@@ -222,11 +218,6 @@ void ScoresFromMerges(Vocabulary& v) {
   v.merges.clear();
 }
 
-int FindToken(const Vocabulary& v, std::string_view text) {
-  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
-  return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
-}
-
 // `name`: a token's text, or an object that holds it; null: none.
 int FindToken(const Vocabulary& v, const Json* name) {
   if (name != nullptr && name->is_object()) name = name->Find("content");
@@ -258,10 +249,10 @@ Status ParseTokenizerJson(const Json& tokenizer, Vocabulary& v) {
   const Json* type = model != nullptr ? model->Find("type") : nullptr;
   const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "BPE";
   if (kind == "WordPiece") return ParseWordPiece(tokenizer, *model, v);
-  if (kind != "BPE") {
+  if (kind == "Unigram") return ParseUnigram(tokenizer, *model, v);
+  if (kind != "BPE")
     return base::Unimplemented("tokenizers of type '", kind,
-                               "' are not supported; supported are BPE and WordPiece");
-  }
+                               "' are not supported; supported are BPE, WordPiece and Unigram");
   if (model == nullptr) return base::DataLoss("field 'model' is missing");
   for (const char* affix : {"end_of_word_suffix", "continuing_subword_prefix"}) {
     const Json* text = model->Find(affix);
@@ -361,8 +352,8 @@ Result<Vocabulary> ReadSentencePieceModel(const std::string& path) {
 
 Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   Vocabulary v;
-  const std::string sentencepiece = Join(folder, "tokenizer.model"),
-                    json_path = Join(folder, "tokenizer.json");
+  const std::string sentencepiece = FolderFile(folder, "tokenizer.model"),
+                    json_path = FolderFile(folder, "tokenizer.json");
   if (base::PathExists(sentencepiece)) {
     ASSIGN_OR_RETURN(v, ReadSentencePieceModel(sentencepiece));
     if (base::PathExists(json_path)) RETURN_IF_ERROR(AddTokensOf(json_path, v));
@@ -376,8 +367,8 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     return base::NotFound(folder,
                           ": no tokenizer: neither tokenizer.model nor tokenizer.json is there");
   }
-  const std::string config_path = Join(folder, "tokenizer_config.json"),
-                    jinja_path = Join(folder, "chat_template.jinja");
+  const std::string config_path = FolderFile(folder, "tokenizer_config.json"),
+                    jinja_path = FolderFile(folder, "chat_template.jinja");
   if (base::PathExists(config_path)) {
     ASSIGN_OR_RETURN(const std::string text,
                      base::ReadFileToString(config_path, kTokenizerBytesMax));
@@ -389,7 +380,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     ASSIGN_OR_RETURN(v.chat_template, base::ReadFileToString(jinja_path, kTemplateBytesMax));
   }
   // Further templates. Source: transformers, additional_chat_templates.
-  const std::string tools_path = Join(folder, "additional_chat_templates/tool_use.jinja");
+  const std::string tools_path = FolderFile(folder, "additional_chat_templates/tool_use.jinja");
   if (base::PathExists(tools_path)) {
     ASSIGN_OR_RETURN(v.tool_template, base::ReadFileToString(tools_path, kTemplateBytesMax));
   }

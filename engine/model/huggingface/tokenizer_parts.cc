@@ -1,14 +1,14 @@
 #include "engine/model/huggingface/tokenizer_parts.h"
 
 #include <algorithm>
-#include <map>
+
+#include "engine/model/pre_tokenizers.h"
 
 namespace thermocline::model {
 namespace {
 
 // Rejects options of a pre-tokenizer step that would split differently from the supported ones.
-// `split`: an earlier step has split the text by a pattern.
-Status CheckStep(const Json& step, bool split) {
+Status CheckStep(const Json& step) {
   const auto is = [&step](const char* name, const Json& value) {
     const Json* found = step.Find(name);
     return found == nullptr || found->Dump() == value.Dump();
@@ -16,12 +16,38 @@ Status CheckStep(const Json& step, bool split) {
   const Json* type = step.Find("type");
   const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
   bool plain = true;
-  if (name == "ByteLevel") plain = is("use_regex", !split);
   if (name == "Digits") plain = is("individual_digits", true);
   if (name == "Split") plain = is("behavior", "Isolated") && is("invert", false);
   if (plain) return OkStatus();
   return base::Unimplemented("the pre-tokenizer's step ", base::Shorten(step.Dump(), 200),
                              " is not supported");
+}
+
+// Adds the pattern by which a step splits, if it does.
+Status AddPattern(const Json& step, bool alone, std::vector<std::string>& patterns, Vocabulary& v) {
+  RETURN_IF_ERROR(CheckStep(step));
+  if (IsTrue(step, "add_prefix_space")) {
+    if (!alone)
+      return base::Unimplemented(
+          "'add_prefix_space' behind another pre-tokenizer is not "
+          "supported");
+    v.prefix_space = true;
+  }
+  const Json *type = step.Find("type"), *pattern = step.Find("pattern");
+  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+  const Json* regex = pattern != nullptr ? pattern->Find("Regex") : nullptr;
+  if (name == "Split" && regex != nullptr && regex->is_string()) {
+    patterns.push_back(regex->as_string());
+  } else if (name == "Digits") {
+    patterns.emplace_back(R"(\p{N})");
+  } else if (name == "ByteLevel") {
+    const Json* uses = step.Find("use_regex");
+    const bool splits = uses == nullptr || !uses->is_bool() || uses->as_bool();
+    if (splits) patterns.emplace_back(kByteLevelPattern);
+  } else {
+    return base::Unimplemented("the pre-tokenizer '", name, "' is not supported");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -32,16 +58,6 @@ bool IsTrue(const Json& object, const char* name) {
 }
 
 Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
-  static const std::map<std::string, std::string> kNames = {
-      {"ByteLevel", "gpt-2"},
-      {"Digits ByteLevel", "smollm"},
-      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
-       "llama-bpe"},
-      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
-       "qwen2"},
-      {R"(Split:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ByteLevel)",
-       "qwen35"},
-  };
   const Json* pre = tokenizer.Find("pre_tokenizer");
   if (pre == nullptr) return base::Unimplemented("field 'pre_tokenizer' is missing");
   const Json* list = pre->Find("pretokenizers");
@@ -50,27 +66,17 @@ Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v) {
     return base::Unimplemented("more than ", kStepsMax, " pre-tokenizers are not supported");
   const Json::Array steps =
       list != nullptr && list->is_array() ? list->as_array() : Json::Array{*pre};
-  std::string signature;
-  for (const Json& step : steps) {
-    const Json *type = step.Find("type"), *pattern = step.Find("pattern");
-    if (!signature.empty()) signature += ' ';
-    if (type != nullptr && type->is_string()) signature += type->as_string();
-    RETURN_IF_ERROR(CheckStep(
-        step, signature.find("Split:") != std::string::npos && !signature.ends_with("Split")));
-    if (IsTrue(step, "add_prefix_space")) {
-      if (steps.size() > 1)
-        return base::Unimplemented(
-            "'add_prefix_space' behind another pre-tokenizer is not "
-            "supported");
-      v.prefix_space = true;
-    }
-    const Json* regex = pattern != nullptr ? pattern->Find("Regex") : nullptr;
-    if (regex != nullptr && regex->is_string()) signature += ":" + regex->as_string();
-  }
-  const auto found = kNames.find(signature);
-  if (found == kNames.end())
-    return base::Unimplemented("the pre-tokenizer '", signature, "' is not known");
-  return found->second;
+  std::vector<std::string> patterns;
+  for (const Json& step : steps) RETURN_IF_ERROR(AddPattern(step, steps.size() == 1, patterns, v));
+  const std::string_view name = PreTokenizerOf(patterns);
+  if (!name.empty()) return std::string(name);
+  return base::Unimplemented("the pre-tokenizer ", base::Shorten(pre->Dump(), 300),
+                             " is not known");
+}
+
+int FindToken(const Vocabulary& v, std::string_view text) {
+  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
+  return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
 }
 
 TokenEdges EdgesOf(const Json& token) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/base/json.h"
 #include "engine/base/status.h"
@@ -16,6 +17,9 @@ bool IsTrue(const Json& object, const char* name);
 // Returns GGUF's name of a tokenizer.json's pre-tokenizer, and sets v.prefix_space. Source: the
 // pre-tokenizers of the models' own files.
 Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v);
+
+// The id of a token with that text; -1: there is none.
+int FindToken(const Vocabulary& v, std::string_view text);
 
 // Returns an added token's rules for the text beside it.
 TokenEdges EdgesOf(const Json& token);

@@ -21,29 +21,19 @@ Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& 
 }
 
 // The families whose code in transformers has a window; other families ignore the field.
-constexpr std::array<std::string_view, 23> kWithWindow = {"mistral",
-                                                          "mixtral",
-                                                          "bamboo",
-                                                          "ministral3",
-                                                          "qwen2",
-                                                          "qwen3",
-                                                          "qwen2_moe",
-                                                          "qwen3_moe",
-                                                          "gpt_oss",
-                                                          "smollm3",
-                                                          "gemma2",
-                                                          "gemma3_text",
-                                                          "gemma3n_text",
-                                                          "phi3",
-                                                          "olmo3",
-                                                          "exaone4",
-                                                          "cohere2",
-                                                          "starcoder2",
-                                                          "mellum",
-                                                          "exaone_moe",
-                                                          "cohere2_moe",
-                                                          "gemma4_text",
-                                                          "gemma4_unified_text"};
+constexpr std::array<std::string_view, 26> kWithWindow = {"mistral",     "muse_glimmer_text",
+                                                          "afmoe",       "laguna",
+                                                          "mixtral",     "bamboo",
+                                                          "ministral3",  "qwen2",
+                                                          "qwen3",       "qwen2_moe",
+                                                          "qwen3_moe",   "gpt_oss",
+                                                          "smollm3",     "gemma2",
+                                                          "gemma3_text", "gemma3n_text",
+                                                          "phi3",        "olmo3",
+                                                          "exaone4",     "cohere2",
+                                                          "starcoder2",  "mellum",
+                                                          "exaone_moe",  "cohere2_moe",
+                                                          "gemma4_text", "gemma4_unified_text"};
 
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 
@@ -87,11 +77,40 @@ Status ReadWindowedLayers(const Json& json, ModelConfig& c) {
   std::vector<bool> windowed;
   for (const Json& type : types) {
     const std::string kind = type.is_string() ? type.as_string() : "";
-    if (kind != "sliding_attention" && kind != "full_attention")
+    const char* window = c.architecture->chunked ? "chunked_attention" : "sliding_attention";
+    if (kind != window && kind != "full_attention")
       return base::Unimplemented("layer_types with ", type.Dump(), " are not supported");
-    windowed.push_back(kind == "sliding_attention");
+    windowed.push_back(kind == window);
   }
   return types.empty() ? OkStatus() : SetWindowedLayers(windowed, c).Annotate("layer_types");
+}
+
+// Reads the query heads of each layer, of which layers with a window have another number.
+Status ReadQueryHeads(const Json& json, ModelConfig& c) {
+  if (!c.architecture->window_queries) return OkStatus();
+  constexpr const char* kField = "num_attention_heads_per_layer";
+  ASSIGN_OR_RETURN(const Json::Array heads, List(json, {kField}));
+  RETURN_IF_ERROR(CheckLength(kField, heads, c));
+  std::vector<int> counts;
+  for (const Json& count : heads) {
+    if (!count.is_int() || count.as_int() < 1 || count.as_int() > kConfigNumberMax)
+      return base::InvalidArgument("field '", kField, "' holds ", count.Dump());
+    counts.push_back(static_cast<int>(count.as_int()));
+  }
+  return counts.empty() ? OkStatus() : SetQueryHeads(counts, c).Annotate(kField);
+}
+
+// Checks Muse Glimmer's theta of each layer, of which 0 says that it is not rotated.
+Status CheckThetas(const Json& json, const ModelConfig& c) {
+  ASSIGN_OR_RETURN(const Json::Array thetas, List(json, {"layer_rope_theta"}));
+  RETURN_IF_ERROR(CheckLength("layer_rope_theta", thetas, c));
+  for (int layer = 0; layer < base::IntSize(thetas); ++layer) {
+    const bool rotates = thetas[layer].is_number() && thetas[layer].as_double() != 0;
+    if (rotates != c.Rotates(layer))
+      return base::Unimplemented("layer_rope_theta ", Json(thetas).Dump(),
+                                 " other than 0 in the layers without a window");
+  }
+  return OkStatus();
 }
 
 // Checks the list of layers without rotation (SmolLM3). Only the family's own order is supported.
@@ -121,7 +140,7 @@ Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
   // In these families the lists of layers give the recurrent ones (recurrent.cc) or say that all
   // have an indexer.
   if (c.architecture->recurrent != Mixer::kAttention || c.architecture->indexed) return OkStatus();
-  if (c.architecture->window_place == WindowPlace::kButFirst) return ReadLayouts(json, c);
+  if (c.architecture->hf_name == "smallthinker") return ReadLayouts(json, c);
   const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
                    kWithWindow.end();
   if (has && Flag(json, "use_sliding_window", true)) {
@@ -132,11 +151,15 @@ Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
   if (lead != 1)
     return base::Unimplemented("prefix_dense_sliding_window_pattern = ", lead,
                                " is not supported: dense layers have no window");
-  if (c.architecture->unrotated_period > 0 && c.sliding_window > 0)
+  if (c.architecture->chunked) {
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"attention_chunk_size"}, 0));
+  } else if (c.architecture->unrotated_period > 0 && c.sliding_window > 0)
     return base::Unimplemented("use_sliding_window = true is not supported in the architecture '",
                                c.architecture->name, "'");
   RETURN_IF_ERROR(ReadPeriod(json, c));
   RETURN_IF_ERROR(ReadWindowedLayers(json, c));
+  RETURN_IF_ERROR(ReadQueryHeads(json, c));
+  RETURN_IF_ERROR(CheckThetas(json, c));
   return CheckUnrotated(json, c);
 }
 

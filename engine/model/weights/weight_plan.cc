@@ -55,6 +55,10 @@ Status WeightPlan::Shared() {
 Status WeightPlan::SharedEncoder() {
   const int d = model_.config.hidden_size;
   RETURN_IF_ERROR(NormOf("token_embd_norm", d, weights_.embedding_norm));
+  if (model_.config.ranks()) {
+    RETURN_IF_ERROR(LinearOf("cls", d, d, true, weights_.rank.dense));
+    RETURN_IF_ERROR(LinearOf("cls.output", 1, d, true, weights_.rank.output));
+  }
   const TensorInfo* types = model_.Find("token_types.weight");
   if (types == nullptr) return OkStatus();
   const auto rows = static_cast<int>(std::clamp<std::int64_t>(types->rows, 1, 1 << 10));
@@ -84,14 +88,23 @@ Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& laye
   const char* after = place == NormPlace::kOfSum ? "attn_output_norm" : "post_attention_norm";
   if (before) RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
   if (place != NormPlace::kBefore) RETURN_IF_ERROR(NormOf(p + after, d, layer.attn_post_norm));
+  layer.attn_post_norm.eps = layer.ffn_post_norm.eps =
+      static_cast<float>(c.architecture->post_norm_eps);
   if (c.architecture->second_norm && model_.Find(p + "attn_norm_2.weight") != nullptr)
     RETURN_IF_ERROR(NormOf(p + "attn_norm_2", d, layer.attn_second_norm));
   if (c.architecture->sub_norms)
     RETURN_IF_ERROR(NormOf(p + "attn_sub_norm", q, layer.attn_sub_norm));
   if (c.recurrent.has_state(index)) return Recurrent(p, layer.recurrent);
   if (c.latent.any()) return Latent(p, layer);
-  const int gated = c.architecture->attention_gate ? 2 : 1;
-  RETURN_IF_ERROR(LinearOf(p + "attn_q", gated * q, d, held, layer.q));
+  const OutputGate gate = c.architecture->output_gate;
+  const int parts = gate == OutputGate::kOfQuery ? 2 : 1;
+  RETURN_IF_ERROR(LinearOf(p + "attn_q", parts * q, d, held, layer.q));
+  if (gate == OutputGate::kSigmoid || gate == OutputGate::kSoftplus) {
+    const TensorInfo* gates = model_.Find(p + "attn_gate.weight");
+    const bool by_head =
+        gate == OutputGate::kSoftplus && gates != nullptr && gates->rows == shape.heads;
+    RETURN_IF_ERROR(LinearOf(p + "attn_gate", by_head ? shape.heads : q, d, held, layer.attn_gate));
+  }
   const bool owns = c.OwnsKv(index);
   if (owns) {
     RETURN_IF_ERROR(LinearOf(p + "attn_k", kv, d, held, layer.k));

@@ -26,6 +26,7 @@ struct Linear {
 struct NormWeights {
   const float* weight = nullptr;  // null: the layer has no such norm
   const float* bias = nullptr;    // null: none
+  float eps = 0;                  // 0: the model's
 };
 
 // The layout of the rows of a matrix in memory; both layouts have the same bytes and can be
@@ -143,8 +144,9 @@ struct LayerWeights {
   NormWeights attn_second_norm;  // [D] for attention only, in parallel blocks
   Linear q;  // [H*Dh, D]; latent: [H (n + r), q_lora_rank or D]; with gates [2 H*Dh, D], each head
              // followed by its gate
-  Linear k;  // [K*Dh, D]; no weights if another layer's keys are read
-  Linear v;  // [K*Dh, D]
+  Linear attn_gate;  // [H*Dh, D] or [H, D] of attention's output (AttentionGates); no weights: none
+  Linear k;          // [K*Dh, D]; no weights if another layer's keys are read
+  Linear v;          // [K*Dh, D]
   NormWeights q_norm;            // [Dh]
   NormWeights k_norm;            // [Dh]
   LatentWeights latent;          // instead of k and v
@@ -171,6 +173,12 @@ struct LayerWeights {
   bool has_network() const { return down.weight.rows > 0 || down_rows.rows > 0; }
 };
 
+// The head of an encoder that ranks pairs of texts (exec/rank_head.h).
+struct RankWeights {
+  Linear dense;   // [D, D]
+  Linear output;  // [1, D]
+};
+
 struct Weights {
   kernels::PackedMatrix token_embedding;     // [V, D]
   kernels::PackedMatrix position_embedding;  // [positions + offset, D], if positions are learned
@@ -180,6 +188,7 @@ struct Weights {
   NormWeights output_norm;                   // [D]
   Linear output;                             // [V, D], the embedding if tied
   SharedAltUpWeights altup;                  // if the family has it
+  RankWeights rank;                          // of encoders that rank
   base::HugeBuffer memory;                   // owns all of the above
 
   // The part of `memory` with a layer's weights, whose bytes do not depend on their location.

@@ -1,4 +1,4 @@
-#include "engine/model/huggingface/gpt_oss.h"
+#include "engine/model/huggingface/stored_experts.h"
 
 #include <algorithm>
 
@@ -33,14 +33,22 @@ class Unpacker {
     if (!gate_up) return Part(tensor, module, suffix, {});
     std::string part = module;
     part.replace(part.find("_gate_up_"), 9, "_gate_");
-    RETURN_IF_ERROR(Part(tensor, part, suffix, Half(0)));
+    if (tensor.cols % 2 != 0 || tensor.cols > (1 << 24))
+      return base::InvalidArgument("tensor '", tensor.name, "' has ", tensor.cols,
+                                   " columns; gate and up are half each");
+    RETURN_IF_ERROR(Part(tensor, part, suffix, Half(0, tensor.cols)));
     part.replace(part.find("_gate_"), 6, "_up_");
-    return Part(tensor, part, suffix, Half(1));
+    return Part(tensor, part, suffix, Half(1, tensor.cols));
   }
 
-  // Selects every second row.
-  static HeadOrder Half(int first) {
-    return {.head_dim = 1, .halves = false, .per_group = 1, .stride = 2, .first = first};
+  // Selects gpt-oss's every second row, or a half of Llama 4's `rows`.
+  HeadOrder Half(int first, std::int64_t rows) const {
+    const bool interleaved = model_.config.architecture->hf_gpt_oss;
+    return {.head_dim = interleaved ? 1 : static_cast<int>(rows / 2),
+            .halves = false,
+            .per_group = 1,
+            .stride = 2,
+            .first = first};
   }
 
   // `order`: of the rows taken.
@@ -95,6 +103,6 @@ class Unpacker {
 
 }  // namespace
 
-Status UnpackGptOss(ModelFile& model) { return Unpacker(model).Run(); }
+Status UnpackExperts(ModelFile& model) { return Unpacker(model).Run(); }
 
 }  // namespace thermocline::model
