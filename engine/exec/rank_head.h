@@ -13,7 +13,7 @@
 
 namespace thermocline::exec {
 
-// Decode thread only. Borrows all but `head`'s vectors.
+// Decode thread only. Borrows all its parameters.
 class RankHead {
  public:
   RankHead(const model::RankWeights& weights, const kernels::OpTable& ops,

@@ -1,4 +1,4 @@
-// How published tokenizers cut text into words before they merge, by GGUF's names.
+// The patterns by which published tokenizers cut text into words, by GGUF's names.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ class LoadQueue {
   // Does nothing if the model waits already.
   void Add(const Model& model);
   void Remove(ServedModel& model);
-  // How long a model waits for others, which answer requests, to become idle.
+  // A model waits at most so long for others, which answer requests, to become idle.
   static constexpr std::chrono::seconds kBusyWait{30};
   // Returns the first model that need not be examined and is worth a try (IsWorthTrying), or has
   // waited for so long that its load has to fail; nullptr: none.

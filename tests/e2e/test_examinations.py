@@ -31,6 +31,14 @@ def examination(d):
     return None
 
 
+def state(child):
+    """One letter, as ps shows it: T stopped, Z ended; X: there is no such process any more."""
+    try:
+        return pathlib.Path(f"/proc/{child}/stat").read_text().rsplit(") ", 1)[1][0]
+    except OSError:
+        return "X"
+
+
 def stopped_examination(d, path):
     """Changes the file until its examination is caught, and stops that process."""
     end = time.monotonic() + 60
@@ -41,10 +49,10 @@ def stopped_examination(d, path):
             if (child := examination(d)) is not None:
                 try:
                     os.kill(child, signal.SIGSTOP)
-                except ProcessLookupError:
+                    wait_until(lambda: state(child) in "TZX", 10)
+                except OSError:
                     continue
-                time.sleep(0.05)
-                if examination(d) == child:
+                if state(child) == "T":
                     return child
     raise AssertionError("no examination was seen")
 
