@@ -94,6 +94,11 @@ KvBlocks CountBlocks(const EngineConfig& config, const model::ModelConfig& model
   return apart.window < together.all ? apart : together;
 }
 
+// The bytes of 64 tokens of an encoder's text beside its K and V (exec::TextProgress).
+std::size_t TextBytes(const model::ModelConfig& model) {
+  return model.architecture->encoder ? kernels::kKvBlock * model.hidden_size * sizeof(float) : 0;
+}
+
 }  // namespace
 
 std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model, int context,
@@ -101,7 +106,7 @@ std::size_t KvBytes(const EngineConfig& config, const model::ModelConfig& model,
   const KvType type = load::KvTypeOf(config.model, model);
   const KvBlocks blocks = CountBlocks(config, model, type, context, whole);
   if (blocks.window == 0)
-    return blocks.all * nn::KvPool::BlockBytes(model, type) +
+    return blocks.all * (nn::KvPool::BlockBytes(model, type) + TextBytes(model)) +
            CountStates(config, model, context).bytes();
   const nn::ByKvKind<std::size_t> bytes = nn::KvPool::BlockBytesByKind(model, type);
   return blocks.all * bytes.whole + blocks.window * bytes.window;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 
 #include "engine/base/index.h"
@@ -48,11 +47,12 @@ void AttentionBlock::Enter(int layer) {
   for (nn::ActivationBuffer& q : ws_.tile_q) q.cols = heads_.dim;
 }
 
-void AttentionBlock::Run(int layer, bool by_inputs) {
+void AttentionBlock::Run(int layer, bool by_inputs, Keys keys) {
   const int tokens = step_.count();
+  const bool stores = keys == Keys::kNew && config_.OwnsKv(layer);
   Enter(layer);
-  ProjectInput(layer, by_inputs);
-  nn::ForTokens(pool_, tokens, [&](int t) { RotateAndStore(layer, t); });
+  ProjectInput(layer, by_inputs, keys == Keys::kNew ? Wanted::kAll : Wanted::kQueries);
+  nn::ForTokens(pool_, tokens, [&](int t) { RotateAndStore(layer, t, stores); });
   const base::Stopwatch watch;
   if (tokens == 1) {
     AttendOne(layer);
@@ -82,11 +82,11 @@ void AttentionBlock::Count(int layer, const base::Stopwatch& watch) {
 // The queries are rotated, too, and not used.
 void AttentionBlock::StoreOnly(int layer) {
   Enter(layer);
-  ProjectInput(layer, false, /*store_only=*/true);
-  nn::ForTokens(pool_, step_.count(), [&](int t) { RotateAndStore(layer, t); });
+  ProjectInput(layer, false, Wanted::kKeys);
+  nn::ForTokens(pool_, step_.count(), [&](int t) { RotateAndStore(layer, t, true); });
 }
 
-void AttentionBlock::ProjectInput(int index, bool by_inputs, bool store_only) {
+void AttentionBlock::ProjectInput(int index, bool by_inputs, Wanted wanted) {
   const model::LayerWeights& layer = weights_.layers[index];
   const int tokens = step_.count();
   if (by_inputs)
@@ -94,16 +94,18 @@ void AttentionBlock::ProjectInput(int index, bool by_inputs, bool store_only) {
                             ws_.v.data());
   if (latent_.has_value())
     return latent_->Project(layer, ws_.hidden, tokens, ws_.q.x.data(), ws_.k.data(), ws_.v.data());
-  const bool keys = layer.k.weight.rows > 0, values = layer.v.weight.rows > 0;
+  const bool keys = wanted != Wanted::kQueries && layer.k.weight.rows > 0;
+  const bool values = wanted != Wanted::kQueries && layer.v.weight.rows > 0;
   std::array<nn::Product, 4> products = {};
   std::size_t count = 0;
-  if (!store_only) products[count++] = gates_.Queries(ws_.q.x.data());
-  if (!store_only && gates_.has_matrix()) products[count++] = gates_.Gates();
+  if (wanted != Wanted::kKeys) products[count++] = gates_.Queries(ws_.q.x.data());
+  if (wanted != Wanted::kKeys && gates_.has_matrix()) products[count++] = gates_.Gates();
   if (keys) products[count++] = {&layer.k, ws_.k.data()};
   if (values) products[count++] = {&layer.v, ws_.v.data()};
   multiplier_.Multiply(std::span(products).first(count), ws_.hidden.view(), tokens, false);
   if (keys && !values) std::copy_n(ws_.k.data(), nn::Offset(tokens, heads_.kv()), ws_.v.data());
-  if (!store_only) nn::ForTokens(pool_, tokens, [&](int t) { gates_.Split(t, ws_.q.x.data()); });
+  if (wanted != Wanted::kKeys)
+    nn::ForTokens(pool_, tokens, [&](int t) { gates_.Split(t, ws_.q.x.data()); });
 }
 
 void AttentionBlock::ProjectOutput(int index, bool by_inputs) {
@@ -172,13 +174,12 @@ float AttentionBlock::QueryScale(int layer, int position) const {
   return scale * static_cast<float>(1 + config_.temperature_beta * std::log1p(periods));
 }
 
-void AttentionBlock::RotateAndStore(int layer, int token) {
+void AttentionBlock::RotateAndStore(int layer, int token, bool stores) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int position = step_.place(token).position;
   const std::ptrdiff_t at = nn::Offset(token, heads_.kv());
-  const bool owns = config_.OwnsKv(layer);
   float* q = ws_.q.x.data() + nn::Offset(token, heads_.q());
-  float* k = owns ? ws_.k.data() + at : nullptr;
+  float* k = stores ? ws_.k.data() + at : nullptr;
   const bool norm_last = config_.architecture->norm_after_rope;
   if (!norm_last) NormQueryAndKey(w, q, k);
   if (config_.Rotates(layer)) Rotate(layer, position, q, k);
@@ -191,7 +192,7 @@ void AttentionBlock::RotateAndStore(int layer, int token) {
   const float scale = QueryScale(layer, position);
   for (int i = 0; i < heads_.q(); ++i) q[i] *= scale;
   if (SpreadsHeads()) SpreadHeads(q, heads_.heads);
-  if (!owns) return;
+  if (!stores) return;
   float* v = ws_.v.data() + at;
   if (config_.architecture->value_norm) NormHeads({.weight = ones_.data()}, v, heads_.kv_heads);
   if (SpreadsHeads()) {
@@ -283,10 +284,7 @@ int AttentionBlock::TokensOfTile(int tokens) const {
 
 void AttentionBlock::AttendTokens(int layer) {
   const int kv_heads = heads_.kv_heads;
-  std::atomic<bool> given_up{false};
   pool_.Run(base::IntSize(step_.tiles()) * kv_heads, [&](int item, int thread) {
-    if (on_wait_ && !given_up.load(std::memory_order_relaxed) && !on_wait_()) given_up = true;
-    if (given_up.load(std::memory_order_relaxed)) return;
     const StepTokens::Tile& tile = step_.tiles()[item / kv_heads];
     AttendTile(layer, {tile.token, tile.count, item % kv_heads}, thread);
   });

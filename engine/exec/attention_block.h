@@ -6,10 +6,8 @@
 // chunks of a single token.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "engine/base/index.h"
@@ -55,25 +53,26 @@ class AttentionBlock {
 
   // Returns the number of tokens of a sequence in a tile, chosen so that all threads have work.
   int TokensOfTile(int tokens) const;
+  // kStored: StoreOnly has stored the step's K and V.
+  enum class Keys { kNew, kStored };
   // Stores the step's K and V, and computes attention_out of `hidden`. `by_inputs`: the layer's
   // matrices read only the weights of inputs that count.
-  void Run(int layer, bool by_inputs);
+  void Run(int layer, bool by_inputs, Keys keys = Keys::kNew);
   // Only stores the step's K and V. Requires: the layer has its own.
   void StoreOnly(int layer);
-  // Asked now and then, on any thread, while a step of several tokens runs: once it is false, the
-  // step's results mean nothing. Empty: none. For encoders, whose whole text is one step.
-  void SetOnWait(std::function<bool()> on_wait) { on_wait_ = std::move(on_wait); }
   const AttentionCounters& counters() const { return counters_; }
 
  private:
   // Counts the step's scores in a layer, and the time that `watch` shows.
   void Count(int layer, const base::Stopwatch& watch);
-  // Computes k and v of `hidden`, and q unless `store_only`, without rotation.
-  void ProjectInput(int layer, bool by_inputs, bool store_only = false);
+  // The vectors that a step computes of its input: q, or k and v, or all.
+  enum class Wanted { kAll, kQueries, kKeys };
+  // Computes them of `hidden`, without rotation.
+  void ProjectInput(int layer, bool by_inputs, Wanted wanted);
   void ProjectOutput(int layer, bool by_inputs);
   // Sets the sizes of heads, and of the buffers' rows, to those of the layer.
   void Enter(int layer);
-  void RotateAndStore(int layer, int token);
+  void RotateAndStore(int layer, int token, bool stores);
   // Returns true if the cache holds the layer's keys without their origin.
   bool HasOrigin(int layer) const;
   // Subtracts the origin from the keys [K Dh] of a position.
@@ -126,7 +125,6 @@ class AttentionBlock {
   int group_max_ = 1;        // the most query heads of a kv head among the layers
   std::vector<float> ones_;  // [Dh] the weights of a norm that has none
   AttentionGates gates_;
-  std::function<bool()> on_wait_;
 };
 
 }  // namespace thermocline::exec

@@ -44,6 +44,7 @@ class StepTokens {
     places_.clear();
     tiles_.clear();
     parts_.clear();
+    before_ = {};
   }
   // Reserves the cache's room for its next tokens. Requires: there is room.
   void Add(std::span<const int> tokens, nn::KvCache& cache, int tile_tokens, bool tentative) {
@@ -59,6 +60,36 @@ class StepTokens {
       tiles_.push_back({first + t, std::min(tile_tokens, added - t)});
   }
 
+  // `count` tokens of a text from `first` on, all of whose tokens see each other. Reserves the
+  // cache's room for the whole text. Requires: there is room; nothing was added before.
+  void AddOfText(std::span<const int> text, int first, int count, nn::KvCache& cache,
+                 int tile_tokens) {
+    CHECK(ids_.empty() && count <= tokens_max_);
+    const int length = base::IntSize(text);
+    if (cache.length() == 0) {
+      CHECK(length <= cache.capacity() && cache.Reserve(length));
+      cache.Advance(length);
+    }
+    parts_.push_back({0, count, &cache, false});
+    const auto ids = text.subspan(first, count);
+    ids_.assign(ids.begin(), ids.end());
+    before_ = text.first(first);
+    for (int t = 0; t < count; ++t) places_.push_back({&cache, first + t, length});
+    for (int t = 0; t < count; t += tile_tokens)
+      tiles_.push_back({t, std::min(tile_tokens, count - t)});
+  }
+
+  // Records the progress of the states of recurrent layers, or that they are lost.
+  void EndStates(bool computed) {
+    for (const Part& part : parts_) {
+      const int before = part.cache->length();
+      part.cache->SetStateLength(part.tentative ? before : before + part.count);
+      if (!computed) part.cache->LoseState();
+    }
+  }
+
+  // The tokens of a text in front of the step's.
+  std::span<const int> before() const { return before_; }
   int count() const { return base::IntSize(ids_); }
   std::span<const int> ids() const { return ids_; }
   const Place& place(int token) const { return places_[token]; }
@@ -67,7 +98,8 @@ class StepTokens {
 
  private:
   const int tokens_max_;
-  std::vector<int> ids_;       // [T]
+  std::vector<int> ids_;  // [T]
+  std::span<const int> before_;
   std::vector<Place> places_;  // [T]
   std::vector<Tile> tiles_;
   std::vector<Part> parts_;

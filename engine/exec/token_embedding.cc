@@ -1,5 +1,7 @@
 #include "engine/exec/token_embedding.h"
 
+#include <algorithm>
+
 #include "engine/base/check.h"
 #include "engine/nn/for_tokens.h"
 #include "engine/nn/normalize.h"
@@ -45,9 +47,9 @@ void TokenEmbedding::AddEncoders(int token, float* x, float* row) const {
 void TokenEmbedding::SetTypes(const StepTokens& step) {
   types_.assign(step.count(), 0);
   if (weights_.type_embedding.rows < 2 || config_.separator_token < 0) return;
-  bool behind = false;
+  bool behind = std::ranges::find(step.before(), config_.separator_token) != step.before().end();
   for (int t = 0; t < step.count(); ++t) {
-    if (step.place(t).position == 0) behind = false;
+    if (step.place(t).position == 0) behind = false;  // another text
     types_[t] = behind ? 1 : 0;
     behind = behind || step.ids()[t] == config_.separator_token;
   }

@@ -46,6 +46,13 @@ Transformer::Transformer(Params p)
                   .workspace = ws_,
                   .inputs = inputs_.has_value() ? &*inputs_ : nullptr,
                   .step = step_}),
+      texts_({.config = p.config,
+              .attention = attention_,
+              .workspace = ws_,
+              .step = step_,
+              .embed = [this] { return Embed(); },
+              .compute = [this](int layer, auto keys) { return Block(layer, keys); },
+              .store = [this](int layer) { return StoreOnly(layer); }}),
       residual_(p.config, p.ops, p.pool, ws_),
       head_({.config = p.config,
              .weights = p.weights,
@@ -126,6 +133,26 @@ StepResult<std::span<const float>> Transformer::Forward(std::span<const int> tok
   return ForwardParts(part, step, wanted == Logits::kNothing);
 }
 
+StepResult<int> Transformer::ForwardText(std::span<const int> text, nn::KvCache& cache,
+                                         TextProgress& progress, int most) {
+  CHECK(config_.architecture->encoder && device_ == nullptr && !altup_.has_value());
+  lossless_ = decoded_ = true;
+  const int layer = progress.layer;
+  Status fetched = stream_ != nullptr ? stream_->Wait(layer) : OkStatus();
+  const auto done = fetched.ok() ? texts_.Forward(text, cache, progress, most) : fetched;
+  const bool ends = progress.layer == config_.num_hidden_layers;
+  if (done.ok() && stream_ != nullptr && progress.layer > layer) stream_->Done(layer);
+  if (done.ok() && flash_ != nullptr && ends) flash_->EndStep(base::IntSize(text));
+  if (done.ok()) return *done;
+  AbandonStep();
+  return StepError{done.status(), false};
+}
+
+void Transformer::AbandonStep() {
+  if (flash_ != nullptr) flash_->Abandon();
+  if (stream_ != nullptr) stream_->Abandon();
+}
+
 std::span<const float> Transformer::HiddenStates(int tokens) {
   CHECK(device_ == nullptr);
   residual_.Norm(weights_.output_norm, 0, tokens);
@@ -169,20 +196,12 @@ StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Par
   const Status embedded = Embed();
   if (!embedded.ok()) return StepError{embedded, false};
   const auto done = Blocks(step, rows);
-  if (recurrent_.has_value()) EndStates(done.ok());
+  if (recurrent_.has_value()) step_.EndStates(done.ok());
   if (!done.ok()) return done.error();
   for (const Part& part : parts) part.cache->Advance(base::IntSize(part.tokens));
   if (rows == 0 || !done->empty()) return *done;
   GatherRows(parts);
   return head_.Run(rows);
-}
-
-void Transformer::EndStates(bool computed) {
-  for (const StepTokens::Part& part : step_.parts()) {
-    const int before = part.cache->length();
-    part.cache->SetStateLength(part.tentative ? before : before + part.count);
-    if (!computed) part.cache->LoseState();
-  }
 }
 
 // Moves the residuals of tokens with logits to the front.
@@ -211,16 +230,8 @@ StepResult<std::span<const float>> Transformer::Blocks(Step step, int rows) {
     if (device_ != nullptr && auditor_ != nullptr && !lossless_) auditor_->Start(audited_sides());
     return *logits;
   }
-  if (flash_ != nullptr) flash_->Abandon();
-  if (stream_ != nullptr) stream_->Abandon();
+  AbandonStep();
   return StepError{logits.status(), device_ != nullptr && device_->failed()};
-}
-
-// Observers, and tiers that fetch layers, need all layers.
-int Transformer::LayersBeforeStoring() const {
-  const bool observed = block_tap_ != nullptr || multiplier_.tap() != nullptr || ffn_.tapped();
-  const bool fetched = device_ != nullptr || flash_ != nullptr || stream_ != nullptr;
-  return observed || fetched ? config_.num_hidden_layers : config_.StoringLayers() - 1;
 }
 
 Result<std::span<const float>> Transformer::Layers(int rows) {
@@ -239,13 +250,11 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
   }
   const int needed = cache_only_ ? LayersBeforeStoring() : config_.num_hidden_layers;
   for (; layer < needed; ++layer) {
-    if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
     if (stream_ != nullptr) RETURN_IF_ERROR(stream_->Wait(layer));
     RETURN_IF_ERROR(Block(layer));
     if (block_tap_ != nullptr) block_tap_->OnBlock(layer, ws_.residual.data(), tokens);
     if (stream_ != nullptr) stream_->Done(layer);
   }
-  if (!IsWanted()) return base::Cancelled("nobody waits for the text's vector");
   if (needed < config_.num_hidden_layers) {
     RETURN_IF_ERROR(StoreOnly(needed));
     return logits;
@@ -257,9 +266,6 @@ Result<std::span<const float>> Transformer::Layers(int rows) {
 void Transformer::SetOnWait(const std::function<bool()>& on_wait) {
   if (flash_ != nullptr) flash_->SetOnWait(on_wait);
   if (stream_ != nullptr) stream_->SetOnWait(on_wait);
-  if (!config_.architecture->encoder) return;
-  on_wait_ = on_wait;
-  attention_.SetOnWait(on_wait);
 }
 
 Status Transformer::Embed() {
@@ -281,7 +287,7 @@ Status Transformer::StoreOnly(int layer) {
   return OkStatus();
 }
 
-Status Transformer::Block(int layer) {
+Status Transformer::Block(int layer, AttentionBlock::Keys keys) {
   const model::LayerWeights& w = weights_.layers[layer];
   const int tokens = step_.count();
   const bool own_norm = w.attn_second_norm.weight != nullptr;
@@ -294,7 +300,7 @@ Status Transformer::Block(int layer) {
   if (mixer == model::Mixer::kNone) return NetworkAlone(layer, by_inputs);
   residual_.Norm(own_norm ? w.attn_second_norm : w.attn_norm, 0, tokens);
   if (mixer == model::Mixer::kAttention) {
-    attention_.Run(layer, by_inputs);
+    attention_.Run(layer, by_inputs, keys);
   } else {
     recurrent_->Run(layer);
   }

@@ -25,6 +25,7 @@
 #include "engine/exec/rank_head.h"
 #include "engine/exec/recurrent_block.h"
 #include "engine/exec/step_result.h"
+#include "engine/exec/text_parts.h"
 #include "engine/exec/token_embedding.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
@@ -90,8 +91,18 @@ class Transformer {
   // Requires: 1 <= T <= tokens_max; ids in [0, V); room in the cache and its pool.
   StepResult<std::span<const float>> Forward(std::span<const int> tokens, nn::KvCache& cache,
                                              Logits wanted, Step step = Step::kDecode);
-  // The hidden states after the final norm of the last Forward's tokens [tokens, D]; valid until
-  // the next call. Requires: Logits::kNone in that call, and no layers on a device.
+  // Computes the next part of an encoder's text, at most `most` tokens of one layer, and returns
+  // the number of its tokens that are complete then, in order: 0 before the last layer. The text
+  // has the bits that it has in one part. `cache` holds its K and V and has its length from the
+  // first part on. Errors as Forward. Requires: `progress` is new, or that of the same text and
+  // cache; an encoder.
+  StepResult<int> ForwardText(std::span<const int> text, nn::KvCache& cache, TextProgress& progress,
+                              int most);
+  // True if other steps may come between a text's parts. Tiers that fetch layers do so in order.
+  bool TextsMayPause() const { return flash_ == nullptr && stream_ == nullptr; }
+  // The hidden states after the final norm of the last tokens [tokens, D] of Forward or
+  // ForwardText; valid until the next call. Requires: Logits::kNone in that call, and no layers on
+  // a device.
   std::span<const float> HiddenStates(int tokens);
   // The score of a pair of texts, from the hidden state [D] of its first token (RankHead).
   // Requires: config().ranks().
@@ -171,7 +182,12 @@ class Transformer {
 
   // The layers that a prefill step of Logits::kNothing computes. The one behind them, if there is
   // one, only stores its K and V.
-  int LayersBeforeStoring() const;
+  int LayersBeforeStoring() const {
+    // Observers, and tiers that fetch layers, need all layers.
+    const bool observed = block_tap_ != nullptr || multiplier_.tap() != nullptr || ffn_.tapped();
+    const bool fetched = device_ != nullptr || flash_ != nullptr || stream_ != nullptr;
+    return observed || fetched ? config_.num_hidden_layers : config_.StoringLayers() - 1;
+  }
 
   int tokens_max() const { return ws_.tokens_max; }
   // Maximum sequences of one step.
@@ -183,19 +199,17 @@ class Transformer {
  private:
   // Places the tokens of a step; returns the number of rows of logits.
   int Begin(std::span<const Part> parts, Step step);
-  // Records the progress of the states of recurrent layers, or that they are lost.
-  void EndStates(bool computed);
+  // Of the tiers that fetch weights.
+  void AbandonStep();
   // Returns errors of the flash tier only, for a table that stays in the file.
   Status Embed();
-  // False if an encoder's step is not wanted any more.
-  bool IsWanted() const { return !on_wait_ || on_wait_(); }
   // Computes the layers, and ends the flash tier's step. `rows`: rows of logits. Returns them if a
   // device has the head, else [0].
   StepResult<std::span<const float>> Blocks(Step step, int rows);
   Result<std::span<const float>> Layers(int rows);
   // Computes as much of a layer as its K and V, or its state, need.
   Status StoreOnly(int layer);
-  Status Block(int layer);
+  Status Block(int layer, AttentionBlock::Keys keys = AttentionBlock::Keys::kNew);
   // ffn_out = the layer's dense network of `hidden` and its experts, each normed.
   Status NetworkBesideExperts(int layer);
   // Computes a layer without a mixer.
@@ -221,6 +235,7 @@ class Transformer {
   StepTokens step_;
   TokenEmbedding embedding_;
   AttentionBlock attention_;
+  TextParts texts_;
   std::optional<RecurrentBlock> recurrent_;
   ResidualStream residual_;
   OutputHead head_;
@@ -229,7 +244,6 @@ class Transformer {
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
-  std::function<bool()> on_wait_;  // of encoders
   ffn::Auditor* auditor_ = nullptr;
   BlockTap* block_tap_ = nullptr;
   store::NeuronStore* const flash_;

@@ -11,6 +11,7 @@ namespace thermocline::hub {
 namespace {
 
 constexpr int kPartsMax = 1000;
+constexpr std::size_t kFolderFilesMax = 2000;
 
 std::string Upper(std::string_view text) {
   std::string out(text);
@@ -142,6 +143,9 @@ Result<std::vector<std::string>> ChooseFiles(const std::vector<std::string>& pat
   std::sort(gguf.begin(), gguf.end());
   if (gguf.empty()) {
     std::vector<std::string> files = FolderFiles(paths);
+    if (files.size() > kFolderFilesMax)
+      return base::FailedPrecondition(where, ": has ", files.size(), " files; at most ",
+                                      kFolderFilesMax, " of a model are fetched");
     if (!files.empty() && quant.empty()) return files;
     return base::NotFound(
         where,

@@ -219,13 +219,13 @@ Status OpenModel(const ModelOptions& options, LoadedModel& loaded,
   return OkStatus();
 }
 
-// A text of an encoder is computed in one step, because its tokens see those behind them.
+// The K and V of a text of an encoder stay in memory whole, because its tokens see those behind
+// them.
 void FitEncoder(const model::ModelConfig& config, LoadOptions& options) {
   constexpr int kTokensMax = 8192;
   int& context = options.model.context_length;
   const int most = std::min(config.max_position_embeddings, kTokensMax);
   if (context == 0 || (context > most && context <= config.max_position_embeddings)) context = most;
-  options.sizes.tokens_max = std::max(options.sizes.tokens_max, context);
   options.model.kv_type = KvTypeOf(options.model, config);
 }
 
@@ -329,7 +329,6 @@ Result<std::unique_ptr<LoadedModel>> LoadWith(LoadOptions options, Accelerator g
                                   .threads = loaded->pool->threads(),
                                   .adapter_bytes = adapters.bytes()}));
   loaded->context = options.model.context_length;
-  CHECK(!file.config.architecture->encoder || sizes.tokens_max >= loaded->context);
   RETURN_IF_ERROR(TryEarly(options, gpu, plan, *loaded, early));
   const DeviceShare* device = early.has_value() ? &*early : nullptr;
   std::optional<store::BundleIndex> bundle;

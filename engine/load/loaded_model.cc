@@ -17,6 +17,7 @@ KvType KvTypeOf(const ModelOptions& options, const model::ModelConfig& config) {
 int PrefillChunk(const model::ModelConfig& config) {
   constexpr int kLeast = 64, kMost = 256, kTokensOfAnExpert = 16;
   const model::ExpertConfig& e = config.experts;
+  if (config.architecture->encoder) return kMost;
   if (!e.any()) return kLeast;
   const int wanted = kTokensOfAnExpert * e.num_experts / e.num_experts_per_tok;
   return std::clamp((wanted + kLeast - 1) / kLeast * kLeast, kLeast, kMost);

@@ -1,5 +1,6 @@
 #include "engine/nn/kv_pool.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace thermocline::nn {
@@ -24,16 +25,18 @@ int UnevenHeads(const model::ModelConfig& config) {
 }  // namespace
 
 std::size_t KvPool::BlockBytes(const model::ModelConfig& config, kernels::KvType type) {
-  std::size_t bytes = 0;
-  for (int layer = 0; layer < config.num_hidden_layers; ++layer)
-    bytes += LayerBytes(config, layer, type);
-  return bytes;
+  const ByKvKind<std::size_t> bytes = BlockBytesByKind(config, type);
+  return bytes.whole + bytes.window;
 }
 
 ByKvKind<std::size_t> KvPool::BlockBytesByKind(const model::ModelConfig& config,
                                                kernels::KvType type) {
   ByKvKind<std::size_t> bytes;
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
+    if (config.architecture->encoder) {
+      bytes.whole = std::max(bytes.whole, LayerBytes(config, layer, type));
+      continue;
+    }
     bytes[config.WindowOf(layer) > 0 ? KvKind::kWindow : KvKind::kWhole] +=
         LayerBytes(config, layer, type);
   }
@@ -85,7 +88,7 @@ void KvPool::PlaceLayers(const model::ModelConfig& config) {
     const int dim = config.HeadsOf(layer).dim;
     places_.push_back({kind, end[kind], kernels::KeyBlockBytes(type_, dim),
                        kernels::ValueBlockBytes(type_, dim)});
-    end[kind] += LayerBytes(config, layer, type_);
+    if (!config.architecture->encoder) end[kind] += LayerBytes(config, layer, type_);
   }
 }
 

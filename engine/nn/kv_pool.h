@@ -4,7 +4,8 @@
 // window, which a sequence releases once the window has moved on (KvCache). A pool without blocks
 // of the second kind holds all layers in the first. A block holds, for each of its layers and kv
 // heads, the keys and then the values of its positions, in the layout of kernels/attention.h.
-// Several holders may share a prefix's blocks, and then only read them.
+// Several holders may share a prefix's blocks, and then only read them. The layers of an encoder,
+// which computes a text layer by layer, use the same memory one after the other.
 #pragma once
 
 #include <array>

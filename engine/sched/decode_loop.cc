@@ -10,6 +10,13 @@ namespace thermocline::sched {
 
 using exec::Transformer;
 
+namespace {
+
+// The time that counts as a decoded token of an encoder, which has none.
+constexpr double kEncoderTokenS = 0.005;
+
+}  // namespace
+
 DecodeLoop::DecodeLoop(const Params& p)
     : transformer_(p.transformer),
       cache_(p.cache),
@@ -25,7 +32,14 @@ DecodeLoop::DecodeLoop(const Params& p)
       short_steps_(p.short_steps),
       crowded_(p.crowded),
       token_s_(p.token_s),
-      make_room_(p.make_room) {}
+      make_room_(p.make_room),
+      vectors_({.transformer = p.transformer,
+                .cache = p.cache,
+                .steps = steps_,
+                .before_step = [this](Sequence& s, int tokens) { return BeforeStep(s, tokens); },
+                .tokens_max = [this] { return PrefillTokensMax(); },
+                .charge = [this](int tokens, double s) { ChargePrefill(tokens, s); },
+                .charge_encoder = [this](double s) { spent_ += s / kEncoderTokenS; }}) {}
 
 TurnEnd DecodeLoop::Run(Sequence& s) {
   const auto begin = SteadyClock::now();
@@ -40,7 +54,7 @@ TurnEnd DecodeLoop::Run(Sequence& s) {
   governor_.SetModes(s.modes);
   transformer_.SetOnWait([this, &s] { return answers_.ShouldContinue(s.job); });
   const bool new_prompt = s.usage.completion_tokens == 0;
-  Stop why = s.job.request.embed.has_value() ? Embed(s) : Prefill(s);
+  Stop why = s.job.request.embed.has_value() ? vectors_.Send(s) : Prefill(s);
   const auto read = SteadyClock::now();
   (new_prompt ? s.usage.prefill_s : s.usage.decode_s) += Seconds(read - begin);
   if (why == Stop::kNone) why = Decode(s);
@@ -67,56 +81,23 @@ Stop DecodeLoop::BeforeStep(Sequence& s, int tokens) {
   return BeforeStep(s, cache_.BlocksWanted(tokens));
 }
 
+// Steps of vectors and of prompt scores take as long as several of answers, and cannot be shared
+// with them: vectors are of all tokens, and scores need the logits of each. Other requests get
+// their turn after each, but not between the parts of a text that the same client wants.
+TurnOrder::Turn DecodeLoop::TurnOf(const Sequence& s) {
+  const Request& request = s.job.request;
+  if (s.text_progress.begun()) return TurnOrder::Turn::kEndsForOthers;
+  const bool scores = request.prompt_logprobs && s.usage.completion_tokens == 0;
+  return request.embed.has_value() || scores ? TurnOrder::Turn::kEnds : TurnOrder::Turn::kLasts;
+}
+
 // The same before a step that takes `blocks`.
 Stop DecodeLoop::BeforeStep(Sequence& s, const nn::KvCount& blocks) {
   if (!answers_.ShouldContinue(s.job)) return Stop::kCancelled;
-  // Such a step takes as long as several of answers, and cannot be shared with them: vectors are of
-  // all tokens, and so are prompt scores, with the logits of each. Other requests get their turn
-  // after each.
-  const Request& request = s.job.request;
-  const bool long_steps =
-      request.embed.has_value() || (request.prompt_logprobs && s.usage.completion_tokens == 0);
-  if (yield_ && !first_ && yield_(spent_, long_steps)) return Stop::kYielded;
+  if (yield_ && !first_ && yield_(spent_, TurnOf(s))) return Stop::kYielded;
   first_ = false;
   if (make_room_ && !make_room_(blocks)) return Stop::kNoMemory;
   return Stop::kNone;
-}
-
-// Prefills the texts one by one and sends their vectors.
-Stop DecodeLoop::Embed(Sequence& s) {
-  const Request& request = s.job.request;
-  const EmbedRequest& embed = *request.embed;
-  const int size = transformer_.config().hidden_size;
-  s.usage.phase = Phase::kPrefill;
-  for (; s.embedded < embed.ends.size(); ++s.embedded) {
-    const int begin = s.embedded == 0 ? 0 : embed.ends[s.embedded - 1];
-    const int length = embed.ends[s.embedded] - begin;
-    while (cache_.length() < length) {
-      const int at = cache_.length(), count = std::min(PrefillTokensMax(), length - at);
-      if (at == 0) s.pooling.Begin(embed.pooling, size);  // restarts after its memory was reclaimed
-      const Stop why = BeforeStep(s, count);
-      if (why != Stop::kNone) return why;
-      const StepTimer timer;
-      const auto tokens = std::span<const int>(request.prompt).subspan(begin + at, count);
-      const auto computed = transformer_.Forward(tokens, cache_, Transformer::Logits::kNone,
-                                                 Transformer::Step::kPrefill);
-      if (!computed.ok()) {
-        s.error = computed.error();
-        return Stop::kError;
-      }
-      s.pooling.Add(transformer_.HiddenStates(count));
-      if (steps_ != nullptr) timer.Stop(*steps_, steps_->prefill, count);
-      s.usage.prefill_tokens = begin + cache_.length();
-      ChargePrefill(count, timer.elapsed());
-    }
-    std::vector<float> vector = embed.pooling == Pooling::kRank
-                                    ? std::vector{transformer_.RankScore(s.pooling.First())}
-                                    : s.pooling.Take();
-    const Stop why = AnswerSteps::EmitEmbedding(s, std::move(vector));
-    if (why != Stop::kNone) return why;
-    cache_.Clear();
-  }
-  return Stop::kLength;
 }
 
 // Computes the tokens that the next one depends on and, at the end of the prompt, the first token
@@ -152,7 +133,6 @@ Stop DecodeLoop::Prefill(Sequence& s) {
 int DecodeLoop::PrefillTokensMax() const {
   constexpr int kShort = 64;  // while others wait
   const int most = transformer_.tokens_max();
-  if (transformer_.config().architecture->encoder) return most;  // a text is one step
   return short_steps_ && most > kShort && crowded_ && crowded_() ? kShort : most;
 }
 

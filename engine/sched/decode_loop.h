@@ -10,6 +10,8 @@
 #include "engine/nn/kv_cache.h"
 #include "engine/sampling/sampler.h"
 #include "engine/sched/answer_steps.h"
+#include "engine/sched/text_vectors.h"
+#include "engine/sched/turn_order.h"
 #include "engine/spec/decoder.h"
 
 namespace thermocline::sched {
@@ -37,9 +39,9 @@ class DecodeLoop {
     int logits_max = 1;        // as exec::Transformer
     bool short_steps = false;  // shorter prefill steps while other requests wait
     // Called before every step of a turn except the first, with the tokens computed so far (prompt
-    // tokens count less), and whether the turn should end as soon as any request waits. Returns
-    // true to yield to another request. Empty means that no request is waiting.
-    std::function<bool(double, bool)> yield = {};
+    // tokens count less). Returns true to yield to another request. Empty means that no request is
+    // waiting.
+    std::function<bool(double, TurnOrder::Turn)> yield = {};
     std::function<bool()> crowded = {};  // true if other requests wait; empty: never
     // Seconds per decoded token; 0, or empty: not known.
     std::function<double()> token_s = {};
@@ -58,9 +60,9 @@ class DecodeLoop {
  private:
   // The phases of a turn. Each returns the reason why the turn ended, or kNone to continue.
   Stop Prefill(Sequence& s);
-  Stop Embed(Sequence& s);
   Stop PrefillChunk(Sequence& s, std::span<const float>& logits);
   int PrefillTokensMax() const;
+  static TurnOrder::Turn TurnOf(const Sequence& s);
   // Adds the cost of a prefill step of `tokens` tokens that took `seconds`.
   void ChargePrefill(int tokens, double seconds);
   Stop Decode(Sequence& s);
@@ -80,11 +82,12 @@ class DecodeLoop {
   const int spec_tokens_;
   adapt::FfnGovernor& governor_;
   const int logits_max_;
-  const std::function<bool(double, bool)> yield_;
+  const std::function<bool(double, TurnOrder::Turn)> yield_;
   const bool short_steps_;
   const std::function<bool()> crowded_;
   const std::function<double()> token_s_;
   const std::function<bool(const nn::KvCount&)> make_room_;
+  const TextVectors vectors_;
   double spent_ = 0;   // tokens of this turn, weighted
   bool first_ = true;  // this turn has computed no step yet
 };

@@ -39,7 +39,9 @@ Scheduler::Scheduler(const Params& params)
       answers_(params.loop.answers),
       loop_([&] {
         DecodeLoop::Params loop = params.loop;
-        loop.yield = [this](double spent, bool soon) { return ShouldYield(spent, soon); };
+        loop.yield = [this](double spent, TurnOrder::Turn turn) {
+          return ShouldYield(spent, turn);
+        };
         loop.crowded = [this] {
           return sequences_.size() > 1 || params_.queue.counts().requests > 0;
         };
@@ -218,18 +220,23 @@ std::optional<SteadyClock::time_point> Scheduler::NextTimeout() const {
 
 // Chooses the next candidate to compute. With `current`, the sequence whose turn it is: returns the
 // one that takes over, if any.
-std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
+std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current, TurnOrder::Turn turn) {
   std::vector<TurnOrder::Candidate> candidates;
   std::vector<Choice> choices;
+  const auto waits = [&](const Request& request) {
+    if (current == nullptr || turn != TurnOrder::Turn::kEndsForOthers) return false;
+    const Request& now = current->job.request;
+    return request.tenant == now.tenant && request.priority <= now.priority;
+  };
   for (const auto& s : sequences_) {
-    if (s.get() == current || !MayCompute(*s)) continue;
+    if (s.get() == current || !MayCompute(*s) || waits(s->job.request)) continue;
     candidates.push_back(CandidateOf(*s));
     choices.push_back({.sequence = s.get()});
   }
   std::deque<std::string> tenants;  // owns the names, because the queue may change after the visit
   params_.queue.ForEach([&](const Job& job) {
     const Request& request = job.request;
-    if (!MayBegin(request) || !Fits(job) || IsBeingPrefilled(request)) return;
+    if (waits(request) || !MayBegin(request) || !Fits(job) || IsBeingPrefilled(request)) return;
     candidates.push_back({.priority = job.request.priority,
                           .tenant = tenants.emplace_back(job.request.tenant),
                           .begun = false,
@@ -246,15 +253,15 @@ std::optional<Scheduler::Choice> Scheduler::Choose(const Sequence* current) {
 }
 
 // Called before each step of a turn.
-bool Scheduler::ShouldYield(double spent, bool soon) {
+bool Scheduler::ShouldYield(double spent, TurnOrder::Turn turn) {
   params_.queue.ExpireLate(SteadyClock::now());
   if (params_.queue.TakeNotification() || SteadyClock::now() >= next_timeout_) ExpireSequences();
   if (HasBatch()) return true;
   if (params_.quantum_tokens == 0) return false;
-  if (!soon && spent - charged_at_ < params_.quantum_tokens) return false;
+  if (turn == TurnOrder::Turn::kLasts && spent - charged_at_ < params_.quantum_tokens) return false;
   order_.AddServedTokens(current_->job.request.tenant, spent - charged_at_, !current_->started);
   charged_at_ = spent;
-  next_ = Choose(current_);
+  next_ = Choose(current_, turn);
   return next_.has_value();
 }
 

@@ -77,7 +77,8 @@ class Scheduler {
     std::uint64_t number = 0;      // the job number of a new request
   };
   static TurnOrder::Candidate CandidateOf(const Sequence& s);
-  std::optional<Choice> Choose(const Sequence* current);
+  std::optional<Choice> Choose(const Sequence* current,
+                               TurnOrder::Turn turn = TurnOrder::Turn::kEnds);
   // Runs the next step or turn; returns false once the queue is closed and every request has ended.
   bool RunNext();
   // Ends all begun sequences after an operation ran out of memory.
@@ -92,8 +93,7 @@ class Scheduler {
   // Resumes the sequences whose reader has caught up.
   void ExpireSequences();
   std::optional<SteadyClock::time_point> NextTimeout() const;
-  // `soon`: yield to any waiting request, even before the turn is over.
-  bool ShouldYield(double spent, bool soon);
+  bool ShouldYield(double spent, TurnOrder::Turn turn);
   bool MakeRoom(const nn::KvCount& blocks);
   void DropPassed(int blocks);
   // Returns true if there can be memory for a sequence of `tokens` tokens and one turn, where less

@@ -11,6 +11,7 @@
 #include "engine/api/ffn_mode.h"
 #include "engine/base/index.h"
 #include "engine/exec/step_result.h"
+#include "engine/exec/text_parts.h"
 #include "engine/load/request_modes.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/prefix/flash_prefixes.h"
@@ -80,12 +81,13 @@ struct Sequence {
   Usage usage;
   AnswerText text;
   std::vector<TokenChannel::Score> prompt_scores, scores;
-  bool suspended = false;    // its memory was wanted for another one
-  bool started = false;      // its first turn has begun
-  int computed_to = 0;       // tokens that were ever computed or restored
-  std::size_t embedded = 0;  // texts whose vectors were sent, with Request::embed
-  TextPooling pooling;       // of the next text
-  int rank = 0;              // as Seniority's
+  bool suspended = false;            // its memory was wanted for another one
+  bool started = false;              // its first turn has begun
+  int computed_to = 0;               // tokens that were ever computed or restored
+  std::size_t embedded = 0;          // texts whose vectors were sent, with Request::embed
+  TextPooling pooling;               // of the next text
+  exec::TextProgress text_progress;  // of an encoder's next text
+  int rank = 0;                      // as Seniority's
   std::uint64_t last_turn = 0;
   int prefilled_since = 0;  // tokens that it prefilled in shared steps since last_turn
   std::optional<SteadyClock::time_point> paused_since;  // set while its reader is slow

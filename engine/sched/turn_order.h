@@ -18,6 +18,9 @@ namespace thermocline::sched {
 // Not thread-safe.
 class TurnOrder {
  public:
+  // What ends a turn before its tokens are spent: nothing, requests of other tenants and of higher
+  // priority, or any request.
+  enum class Turn { kLasts, kEndsForOthers, kEnds };
   struct Candidate {
     int priority = 0;
     std::string_view tenant;

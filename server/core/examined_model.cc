@@ -18,6 +18,7 @@
 #include "engine/base/piped_process.h"
 #include "engine/chat.h"
 #include "server/core/model_format.h"
+#include "server/core/model_links.h"
 
 namespace thermocline::server {
 namespace {
@@ -79,6 +80,11 @@ Status ReadAll(const std::string& path) {
 
 }  // namespace
 
+Examination::Clock::time_point Examination::again_at() const {
+  constexpr Clock::duration kLeast = std::chrono::seconds(1), kMostPause = std::chrono::minutes(1);
+  return ended + std::clamp(20 * (ended - began), kLeast, kMostPause);
+}
+
 std::string FilesOf(const std::string& path) {
   constexpr int kFilesMax = 2000;
   namespace fs = std::filesystem;
@@ -111,6 +117,7 @@ namespace {
 
 Status Examine(const std::string& path, std::int64_t most, const std::function<bool()>& ends,
                Examination& out) {
+  RETURN_IF_ERROR(CheckLinks(path));
   ASSIGN_OR_RETURN(const auto process,
                    base::PipedProcess::Start({"/proc/self/exe", kExamineFlag, path},
                                              base::PipedProcess::Errors::kOwn));
@@ -144,6 +151,7 @@ Examination ExamineModel(const std::string& path, std::int64_t budget_bytes,
       budget_bytes > 0 ? std::clamp(budget_bytes / kShare, kMemoryMin, kMemoryMax) : kMemoryMax;
   Examination out{.files = FilesOf(path), .status = {}, .facts = {}};
   out.status = Examine(path, most, ends, out);
+  out.ended = Examination::Clock::now();
   return out;
 }
 

@@ -21,7 +21,12 @@ struct Examination {
   Status status;      // FailedPrecondition: the model cannot be read, or not within the bounds
   ModelFacts facts;
   std::int64_t peak_bytes = 0;  // the most memory that reading took
-  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point began = Clock::now(), ended = {};
+
+  // The time before which the model is not examined again: files that change at every look would
+  // keep a processor busy.
+  Clock::time_point again_at() const;
 };
 
 // Names the files at `path`, a file or a folder, with their sizes and times: another text means

@@ -15,9 +15,10 @@ std::vector<std::shared_ptr<Service>> HoldAllOf(Service& service, const ModelRig
 }
 
 std::shared_ptr<Service> HoldOf(Service& service, const std::string& name,
-                                ServedModels::Purpose purpose, const ModelRights& rights) {
+                                ServedModels::Purpose purpose, const ModelRights& rights,
+                                const std::string& client) {
   if (service.models() != nullptr && service.models()->several())
-    return service.models()->Hold(name, purpose, rights);
+    return service.models()->Hold(name, purpose, rights, client);
   if (service.model_names(rights).empty()) return nullptr;
   return {std::shared_ptr<Service>(&service, [](Service*) {})};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "server/core/sleep_choice.h"
@@ -11,6 +12,12 @@ namespace {
 
 // A model waits this long before it holds back others; then how long it does, and the pause.
 constexpr std::chrono::seconds kHoldBackAfter{5}, kHoldBackFor{4}, kHoldBackPause{16};
+
+std::set<std::string> ClientsOf(const ServedModel& model) {
+  std::set<std::string> clients;
+  for (const WaitingRequest& each : model.waiting) clients.insert(each.client);
+  return clients;
+}
 
 }  // namespace
 
@@ -57,13 +64,37 @@ LoadQueue::Model LoadQueue::NextToExamine() {
   return next;
 }
 
-bool LoadQueue::HoldsBack(const ServedModel& model) {
-  if (model.pinned || !model.loaded()) return false;
+void LoadQueue::AddWaitedInVain(const Model& model) {
   const auto now = Clock::now();
-  const bool due = std::any_of(queue_.begin(), queue_.end(), [&](const Model& other) {
-    return other.get() != &model && other->tried_at >= 0 &&
-           now > other->busy_since + kHoldBackAfter;
+  std::erase_if(in_vain_, [&](const Waiting& each) {
+    return each.until < now || each.model == model || each.model->loaded();
   });
+  in_vain_.push_back({model, model->busy_since, now + kBusyWait, ClientsOf(*model)});
+}
+
+std::vector<LoadQueue::Waiting> LoadQueue::WaitingForBusy() const {
+  std::vector<Waiting> waiting;
+  for (const Model& model : queue_)
+    if (model->tried_at >= 0)
+      waiting.push_back({model, model->busy_since, Clock::time_point::max(), ClientsOf(*model)});
+  for (const Waiting& each : in_vain_)
+    if (!each.model->loaded() && Clock::now() < each.until) waiting.push_back(each);
+  return waiting;
+}
+
+bool LoadQueue::HoldsBack(const ServedModel& model, const std::string& client, int counted) {
+  if (model.pinned || !model.loaded() || (queue_.empty() && in_vain_.empty())) return false;
+  const auto now = Clock::now();
+  const auto running = model.clients.find(client);
+  const bool keeps_busy = running != model.clients.end() && running->second > counted;
+  bool due = false;
+  for (const Waiting& each : WaitingForBusy()) {
+    if (each.model.get() == &model || now <= each.since + kHoldBackAfter) continue;
+    const bool for_another = std::ranges::any_of(
+        each.clients, [&](const std::string& waiting) { return waiting != client; });
+    if (keeps_busy && for_another) return true;
+    due = due || each.model->queued;
+  }
   if (!due) return false;
   if (now > held_back_at_ + (kHoldBackFor + kHoldBackPause)) held_back_at_ = now;
   return now < held_back_at_ + kHoldBackFor;

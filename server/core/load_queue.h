@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,14 @@ class LoadQueue {
   // Returns a waiting model that wants to be examined: one whose clients have had the fewest
   // examinations, so that none of them keeps the others waiting with many models. nullptr: none.
   Model NextToExamine();
-  // True if new requests of a loaded model have to wait, because another model has waited for some
-  // seconds for its memory. Models that answer without a pause become idle that way. It lasts some
-  // seconds and then pauses, whichever models wait, so that nobody stops the others for long.
-  bool HoldsBack(const ServedModel& model);
+  // True if a client's new request of a loaded model has to wait, because another model has waited
+  // for some seconds for its memory. Models that answer without a pause become idle that way. A
+  // client that the model answers already waits while another client does so, or has lately done so
+  // in vain; the others for some seconds with pauses, whichever models wait, so that nobody stops
+  // them for long. `counted`: requests of the client among the model's that do not go on yet.
+  bool HoldsBack(const ServedModel& model, const std::string& client, int counted);
+  // Notes that a model was not loaded, because others were busy for too long.
+  void AddWaitedInVain(const Model& model);
   // Takes the requests whose clients have left. A model for which nobody waits any more is removed.
   std::vector<WaitingRequest> TakeGone();
 
@@ -43,7 +48,16 @@ class LoadQueue {
   int ExaminedFor(const ServedModel& model) const;
 
   std::deque<Model> queue_;
-  std::map<std::string, int> examined_;                        // examinations by client
+  // A model that waits for busy ones, or has lately waited in vain: its clients will ask again.
+  struct Waiting {
+    Model model;
+    Clock::time_point since, until;
+    std::set<std::string> clients;
+  };
+  std::vector<Waiting> WaitingForBusy() const;
+
+  std::map<std::string, int> examined_;  // examinations by client
+  std::vector<Waiting> in_vain_;
   Clock::time_point held_back_at_ = Clock::time_point::min();  // the last time that it began
 };
 

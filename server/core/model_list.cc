@@ -18,6 +18,14 @@ std::optional<ServedModel::Clock::time_point> ServedModel::Expiry() const {
   return used + std::chrono::seconds(keep_alive_s);
 }
 
+const char* ServedModel::WhyToSleep(bool listed) const {
+  if (!loaded() || !idle()) return nullptr;
+  if (!listed) return "it is not in the list any more";
+  const auto expiry = Expiry();
+  if (expiry.has_value() && *expiry <= Clock::now()) return "its keep_alive is over";
+  return sleepy ? "as asked" : nullptr;
+}
+
 bool ServedModel::FailedLately() const {
   // Twice as long after each further failure.
   constexpr std::chrono::seconds kRetryAfter{10};

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,9 @@ struct ServedModel {
   Service service;
   bool pinned = false, found = false;  // as ModelEntry
   int keep_alive_default_s = -1, keep_alive_s = -1;
-  int requests = 0, looks = 0;  // that hold it
-  bool sleepy = false;          // to be put to sleep when it is idle
+  int requests = 0, looks = 0;              // that hold it
+  std::map<std::string, int> clients = {};  // the requests by tenant; only those that have some
+  bool sleepy = false;                      // to be put to sleep when it is idle
   bool queued = false;
   int tried_at = -1;  // sleeps of models before the last try that found others busy; -1 = none
   Clock::time_point busy_since = {};  // the first of these tries
@@ -46,6 +48,11 @@ struct ServedModel {
   Clock::time_point failed_at = {};
   std::vector<WaitingRequest> waiting = {};
 
+  // Adds a request of a client, or takes it away.
+  void CountRequest(const std::string& client, int by) {
+    requests += by;
+    if ((clients[client] += by) == 0) clients.erase(client);
+  }
   bool idle() const { return requests == 0 && looks == 0 && !queued; }
   bool loaded() const { return service.engine() != nullptr; }
   void Configure(bool is_pinned, int alive_s, bool was_found) {
@@ -56,6 +63,8 @@ struct ServedModel {
   }
   // The time at which it falls asleep if nobody uses it; nullopt = none.
   std::optional<Clock::time_point> Expiry() const;
+  // Why it is to sleep now; nullptr: it is not, or cannot. `listed`: it is in the list.
+  const char* WhyToSleep(bool listed) const;
   // True if its last load failed, and it is too early for another.
   bool FailedLately() const;
 };

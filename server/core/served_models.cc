@@ -68,30 +68,31 @@ void ServedModels::SetList(const std::vector<Entry>& list) {
 }
 
 std::shared_ptr<Service> ServedModels::Hold(const std::string& name, Purpose purpose,
-                                            const ModelRights& rights) {
+                                            const ModelRights& rights, const std::string& client) {
   const std::shared_ptr<Model> model = models_.Find(several() ? name : "", rights);
-  return model == nullptr ? nullptr : HoldModel(model, purpose);
+  return model == nullptr ? nullptr : HoldModel(model, purpose, client);
 }
 
 std::shared_ptr<Service> ServedModels::HoldModel(const std::shared_ptr<Model>& model,
-                                                 Purpose purpose) {
+                                                 Purpose purpose, const std::string& client) {
   const base::MutexLock lock(mutex_);
-  ++(purpose == Purpose::kRequest ? model->requests : model->looks);
-  return std::shared_ptr<Service>(&model->service,
-                                  [this, model, purpose](Service*) { Release(*model, purpose); });
+  purpose == Purpose::kRequest ? model->CountRequest(client, 1) : void(++model->looks);
+  return std::shared_ptr<Service>(&model->service, [this, model, purpose, client](Service*) {
+    Release(*model, purpose, client);
+  });
 }
 
 std::vector<std::shared_ptr<Service>> ServedModels::HoldAll(const ModelRights& rights) {
   std::vector<std::shared_ptr<Service>> held;
   for (const auto& model : models_.Listed())
     if (!model->service.model_names(rights).empty())
-      held.push_back(HoldModel(model, Purpose::kLook));
+      held.push_back(HoldModel(model, Purpose::kLook, {}));
   return held;
 }
 
-void ServedModels::Release(Model& model, Purpose purpose) {
+void ServedModels::Release(Model& model, Purpose purpose, const std::string& client) {
   const base::MutexLock lock(mutex_);
-  --(purpose == Purpose::kRequest ? model.requests : model.looks);
+  purpose == Purpose::kRequest ? model.CountRequest(client, -1) : void(--model.looks);
   if (purpose == Purpose::kRequest) model.used_at = Clock::now();
   if (model.idle()) changed_.NotifyAll();
 }
@@ -133,9 +134,10 @@ Status ServedModels::Readiness() const {
   return stops_ ? ShuttingDown() : OkStatus();
 }
 
-bool ServedModels::HeldBack(const Service& service) {
+bool ServedModels::HeldBack(const Service& service, const std::string& client) {
+  const std::shared_ptr<Model> model = models_.Of(service);
   const base::MutexLock lock(mutex_);
-  return queue_.HoldsBack(*models_.Of(service));
+  return queue_.HoldsBack(*model, client, 1);
 }
 
 void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest waiting,
@@ -155,7 +157,7 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest wai
       changed_.NotifyAll();
       if (examiner_.has_value()) examiner_->Look();
       return;
-    } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model)) {
+    } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model, waiting.client, 1)) {
       parked_.Add({found, held, std::move(waiting)});
       if (model.idle()) changed_.NotifyAll();
       return;
@@ -273,7 +275,9 @@ std::optional<Status> ServedModels::Load(Model& model) {
   if (loaded.ok()) model.service.ReadFacts();
   if (several()) LogLoad(model.service, loaded, took);
   if (several() && !loaded.ok()) busy ? model.service.Unpublish() : model.service.MarkFailed();
+  const std::shared_ptr<Model> held = models_.Of(model.service);
   const base::MutexLock lock(mutex_);
+  if (busy) queue_.AddWaitedInVain(held);
   model.load_s = took;
   model.failure = loaded;
   // Models that answer are no fault of this one: it is tried again with the next request.
@@ -293,12 +297,15 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
                                .on_progress = [this] { Unpark(); }});
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
-  // first, but for one that comes from flash there.
+  // first, but for one that comes from flash there, and then what it needs and a half.
   const std::int64_t total = BudgetOfAll(front()), part = total / base::IntSize(models_.Listed());
   const bool from_flash = !model.service.config().model.memory.bundle.empty();
-  if (!from_flash && part < BudgetFor(total, models_.All(), model) &&
-      load_within(part, /*in_memory=*/true).ok())
-    return OkStatus();
+  const std::int64_t left = BudgetFor(total, models_.All(), model);
+  for (std::int64_t budget = part, tried = 0; !from_flash && budget > tried && budget < left;) {
+    const Status in_memory = load_within(tried = budget, /*in_memory=*/true);
+    if (in_memory.ok()) return in_memory;
+    budget = tried == part ? BytesNeeded(in_memory) / 2 * 3 : 0;
+  }
   for (;;) {
     Status loaded = load_within(BudgetFor(total, models_.All(), model), /*in_memory=*/false);
     if (loaded.code() != StatusCode::kResourceExhausted) return loaded;
@@ -333,19 +340,12 @@ void ServedModels::PutToSleep(Model& model, const char* why) {
 }
 
 void ServedModels::SleepExpired() {
-  const auto now = Clock::now();
   for (const auto& model : models_.All()) {
-    {
-      const base::MutexLock lock(mutex_);
-      const auto expiry = model->Expiry();
-      const bool expired = expiry.has_value() && *expiry <= now;
-      const bool gone = !models_.Lists(model);
-      const bool due = model->sleepy || expired || gone;
-      if (stops_ || !model->loaded() || !model->idle() || !due) continue;
-      PutToSleep(*model, gone      ? "it is not in the list any more"
-                         : expired ? "its keep_alive is over"
-                                   : "as asked");
-    }
+    base::MutexLock lock(mutex_);
+    const char* const why = model->WhyToSleep(models_.Lists(model));
+    if (stops_ || why == nullptr) continue;
+    PutToSleep(*model, why);
+    lock.Unlock();
     model->service.Sleep();
   }
 }

@@ -60,7 +60,7 @@ class ServedModels {
   // there is none that the client may use. "" is the first model that it may; an alias "*" is asked
   // last.
   std::shared_ptr<Service> Hold(const std::string& name, Purpose purpose = Purpose::kRequest,
-                                const ModelRights& rights = {});
+                                const ModelRights& rights = {}, const std::string& client = {});
   std::vector<std::shared_ptr<Service>> HoldAll(const ModelRights& rights = {});
 
   // Loads the first model, and begins to load those that are pinned. The first one's error,
@@ -73,8 +73,8 @@ class ServedModels {
   // held back waits until it is not. `purpose`: as for Hold.
   void Wake(const std::shared_ptr<Service>& held, WaitingRequest waiting,
             Purpose purpose = Purpose::kRequest);
-  // True if new requests of the model have to wait, lest another model wait for ever.
-  bool HeldBack(const Service& service);
+  // True if a new request of the client has to wait, lest another model wait for ever.
+  bool HeldBack(const Service& service, const std::string& client);
   // Seconds after the last request at which the model falls asleep; -1 = when memory is wanted;
   // nullopt = as configured. Does nothing for a pinned model, or one that is alone.
   void KeepAlive(const Service& service, std::optional<int> seconds);
@@ -96,8 +96,9 @@ class ServedModels {
 
   ServedModels(const std::vector<Entry>& list, bool several);
   std::shared_ptr<Model> MakeModel(const Entry& entry);
-  std::shared_ptr<Service> HoldModel(const std::shared_ptr<Model>& model, Purpose purpose);
-  void Release(Model& model, Purpose purpose);
+  std::shared_ptr<Service> HoldModel(const std::shared_ptr<Model>& model, Purpose purpose,
+                                     const std::string& client);
+  void Release(Model& model, Purpose purpose, const std::string& client);
   // Runs on the loading thread.
   void Run();
   std::shared_ptr<Model> NextToLoad(std::chrono::seconds most) EXCLUDES(mutex_);

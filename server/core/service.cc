@@ -99,9 +99,10 @@ Status Service::Load(const LoadParams& params) {
 
 Status Service::CheckExamined(const LoadParams& params) const {
   if (!must_be_examined_) return OkStatus();
-  if (WantsExamination())
-    return base::Unavailable("its files have just changed; ask again in a moment");
+  const std::string files = FilesOf(config_.model.path);
   const base::MutexLock lock(facts_mutex_);
+  if (!examination_.has_value() || examination_->files != files)
+    return base::Unavailable("its files have just changed; ask again in a moment");
   RETURN_IF_ERROR(examination_->status);
   const std::int64_t peak = examination_->peak_bytes;
   if (params.budget_bytes == 0 || peak <= params.budget_bytes) return OkStatus();
@@ -114,11 +115,13 @@ bool Service::WantsExamination() const {
   if (!must_be_examined_) return false;
   const std::string files = FilesOf(config_.model.path);
   const base::MutexLock lock(facts_mutex_);
-  if (!examination_.has_value() || examination_->files != files) return true;
+  if (!examination_.has_value()) return true;
+  const auto now = Examination::Clock::now();
+  if (examination_->files != files) return now > examination_->again_at();
   // Without a process, the next try is worth something only later.
   constexpr std::chrono::seconds kPause{10};
   return examination_->status.code() == StatusCode::kUnavailable &&
-         std::chrono::steady_clock::now() > examination_->began + kPause;
+         now > examination_->began + kPause;
 }
 
 void Service::Examine(const std::function<bool()>& ends) {

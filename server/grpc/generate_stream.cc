@@ -88,8 +88,8 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
   work_bytes_ = cost.bytes;
   const server::ModelRights& rights = request_context_.caller().models;
   RETURN_IF_ERROR(server::CheckListed(service_, message_.model(), rights));
-  model_ =
-      server::HoldOf(service_, message_.model(), server::ServedModels::Purpose::kRequest, rights);
+  model_ = server::HoldOf(service_, message_.model(), server::ServedModels::Purpose::kRequest,
+                          rights, request_context_.caller().tenant);
   // The list may have changed since it was looked at.
   if (model_ == nullptr)
     return base::NotFound("the model '", message_.model(), "' is not served any more");

@@ -80,7 +80,8 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     if constexpr (requires { request_.model(); }) name = request_.model();
     const server::ModelRights& rights = request_context_.caller().models;
     RETURN_IF_ERROR(server::CheckListed(place_.service, name, rights));
-    model_ = server::HoldOf(place_.service, name, purpose, rights);
+    model_ =
+        server::HoldOf(place_.service, name, purpose, rights, request_context_.caller().tenant);
     // The list may have changed since it was looked at.
     if (model_ == nullptr) return base::NotFound("the model '", name, "' is not served any more");
     request_context_.SetModel(*model_);
@@ -218,7 +219,7 @@ Status AnswerCount(const server::Service& service, const v1::CountTokensRequest&
 Status AnswerCancel(server::Service& service, const Caller& caller,
                     const v1::CancelRequest& request) {
   const auto tenant = caller.admin ? std::nullopt : std::optional<std::string>(caller.tenant);
-  for (const auto& model : server::HoldAllOf(service))
+  for (const auto& model : server::HoldAllOf(service, caller.models))
     if (model->Cancel(request.request_id(), CancelCause::kApi, tenant)) return OkStatus();
   return base::NotFound("no generation of yours with this request_id is in progress")
       .WithReason(Reason::kRequestNotFound);

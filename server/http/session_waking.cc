@@ -29,14 +29,16 @@ void Session::RouteToModel(const std::string& named, const server::BodyCost& cos
       !wakes && (named.empty() || named == server::ModelOf(reader_.request().body(), true));
   if (!listed.ok() && !other_name) return OnRouted(Refusal(listed));
   using Purpose = server::ServedModels::Purpose;
-  model_ = server::HoldOf(service_, listed.ok() ? name : "",
-                          wakes ? Purpose::kRequest : Purpose::kLook, rights);
+  model_ =
+      server::HoldOf(service_, listed.ok() ? name : "", wakes ? Purpose::kRequest : Purpose::kLook,
+                     rights, request_context_->caller().tenant);
   if (model_ == nullptr && !router_.IsWithoutModel(reader_.request()))
     return OnRouted(Refusal(
         listed.ok() ? base::NotFound("the model '", name, "' is not served any more") : listed));
   if (model_ != nullptr) request_context_->SetModel(*model_);
   if (!wakes || !several()) return RouteByWorker(cost);
-  if (model_->Readiness().ok() && !service_.models()->HeldBack(*model_)) {
+  if (model_->Readiness().ok() &&
+      !service_.models()->HeldBack(*model_, request_context_->caller().tenant)) {
     service_.models()->KeepAlive(*model_, std::nullopt);
     return RouteByWorker(cost);
   }

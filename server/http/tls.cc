@@ -3,6 +3,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "engine/base/file.h"
+
 namespace thermocline::http {
 namespace {
 
@@ -32,6 +34,14 @@ Status FileError(const char* what, const std::string& path,
   return base::InvalidArgument(what, " '", path, "': ", error.message());
 }
 
+// A pipe, which could wait for ever, is refused, and so is a chain longer than clients take.
+Result<std::string> ReadPem(const char* what, const std::string& path) {
+  constexpr std::uint64_t kBytesMax = 64 << 10;
+  auto text = base::ReadFileToString(path, kBytesMax);
+  if (!text.ok()) return base::InvalidArgument(what, ": ", text.status().message());
+  return text;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<TlsContext>> MakeTlsContext(const std::string& certificate,
@@ -47,9 +57,11 @@ Result<std::shared_ptr<TlsContext>> MakeTlsContext(const std::string& certificat
   SSL_CTX_set_alpn_select_cb(native, SelectProtocol, nullptr);
   if (SSL_CTX_set_cipher_list(native, kCiphers) != 1)
     return base::Internal("OpenSSL has none of the ciphers");
-  context->use_certificate_chain_file(certificate, error);
+  ASSIGN_OR_RETURN(const std::string chain, ReadPem("server.tls_certificate", certificate));
+  ASSIGN_OR_RETURN(const std::string own, ReadPem("server.tls_key", key));
+  context->use_certificate_chain(boost::asio::buffer(chain), error);
   if (error) return FileError("server.tls_certificate", certificate, error);
-  context->use_private_key_file(key, ssl::context::pem, error);
+  context->use_private_key(boost::asio::buffer(own), ssl::context::pem, error);
   if (error) return FileError("server.tls_key", key, error);
   if (SSL_CTX_check_private_key(native) != 1) {
     ERR_clear_error();

@@ -148,7 +148,7 @@ Action LoadOrUnload(Service& service, const HttpRequest& request, const Response
   fields.CheckUnknown(service.reloadable()->config.strict_fields);
   if (fields.ok() && name.empty()) fields.Fail("model", "'model' must name a model");
   if (!fields.ok()) return http::RefusalResponse(service, head, fields.status());
-  const Status known = server::CheckListed(service, name);
+  const Status known = server::CheckListed(service, name, head.models);
   if (!known.ok()) return http::RefusalResponse(service, head, known);
   server::ServedModels* models = service.models();
   if (models == nullptr || !models->several())
@@ -156,7 +156,7 @@ Action LoadOrUnload(Service& service, const HttpRequest& request, const Response
         service, head,
         base::FailedPrecondition("this server has one model, which stays loaded; `models` in the "
                                  "configuration names several"));
-  const auto held = models->Hold(name, server::ServedModels::Purpose::kLook);
+  const auto held = models->Hold(name, server::ServedModels::Purpose::kLook, head.models);
   if (held == nullptr)  // the list has changed meanwhile
     return http::RefusalResponse(service, head,
                                  base::NotFound("the model '", name, "' is not served any more"));

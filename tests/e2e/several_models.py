@@ -25,9 +25,9 @@ def smollm_bytes(path):
         return file.read()
 
 
-def ask(d, model, **more):
+def ask(d, model, headers=None, **more):
     body = {"model": model, "messages": [{"role": "user", "content": "Who lives in the sea?"}], "max_tokens": 8, "temperature": 0, **more}
-    return httpx.post(d.url + "/v1/chat/completions", json=body, timeout=120)
+    return httpx.post(d.url + "/v1/chat/completions", json=body, headers=headers, timeout=120)
 
 
 def text_of(answer):

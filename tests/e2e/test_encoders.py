@@ -1,18 +1,22 @@
 """Encoders: vectors of texts equal those of transformers for tiny random models, and of sentence-transformers for a real one.
 
-The data are made by tests/golden/make_encoders.py. A text is computed in one step, since its tokens see those behind them.
+The data are made by tests/golden/make_encoders.py. A text's tokens see those behind them, so that it goes through the layers as a whole,
+each of which is computed in parts.
 """
 import concurrent.futures
 import importlib.util
 import json
 import pathlib
+import time
 
 import httpx
+import long_encoder
 import numpy as np
 import ollama
 import openai
 import pytest
 from conftest import Daemon, run
+from test_security import KEYS, key_line
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
 FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf", "xlm_roberta", "xlm_roberta/model.gguf"]
@@ -53,6 +57,54 @@ def test_company_does_not_change_a_vector(file):
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             for _ in range(5):
                 assert [v.tolist() for v, _ in pool.map(lambda text: embed(d, text), expected["texts"])] == alone
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_parts_do_not_change_a_vector(file):
+    expected = json.loads((GOLDEN / file.split("/")[0] / "expected.json").read_text())
+    with Daemon(*settings(GOLDEN / file)) as d:
+        whole = embed(d, expected["texts"])[0].tolist()
+    for tokens in (1, 7, 64):
+        with Daemon(*settings(GOLDEN / file, f"engine.prefill_chunk={tokens}")) as d:
+            assert embed(d, expected["texts"])[0].tolist() == whole
+
+
+def test_parts_do_not_change_the_score_of_a_pair():
+    """The second text has another type, wherever its part begins."""
+    pairs = json.loads((GOLDEN / "bert_rank" / "expected.json").read_text())["pairs"]
+    scores = []
+    for tokens in (0, 1, 5):
+        with Daemon(*settings(GOLDEN / "bert_rank", f"engine.prefill_chunk={tokens}")) as d:
+            scores.append([httpx.post(d.url + "/v1/rerank", json={"query": q, "documents": [t]}).json()["results"] for q, t in pairs])
+    assert scores[0] == scores[1] == scores[2]
+
+
+@pytest.fixture(scope="module")
+def long_texts(tmp_path_factory):
+    return long_encoder.write(tmp_path_factory.mktemp("long") / "model.gguf")
+
+
+def test_a_long_text_holds_up_no_other_client(long_texts, tmp_path):
+    (tmp_path / "keys").write_text("".join(map(key_line, ("alice", "ops"))))
+    with Daemon(*settings(long_texts, f"server.api_keys_file={tmp_path / 'keys'}")) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        def ask(name, words):
+            headers = {"authorization": f"Bearer {KEYS[name]}"}
+            answer = httpx.post(d.url + "/v1/embeddings", json={"input": "a " * words}, headers=headers, timeout=120)
+            assert answer.status_code == 200, answer.text
+            return answer.json()["data"][0]["embedding"], time.monotonic()
+        alone = ask("ops", 5)[0]
+        long = pool.submit(ask, "alice", 6000)
+        time.sleep(0.3)
+        answers = [ask("ops", 5) for _ in range(5)]
+        assert all(vector == alone for vector, _ in answers)
+        assert answers[-1][1] < long.result()[1], "the short texts waited for the long one"
+        assert ask("alice", 6000)[0] == long.result()[0]
+
+
+def test_a_long_text_needs_memory_for_one_layer(long_texts):
+    """8,192 tokens of 256 floats: K, V and the residual are 24 MiB; those of a text in one step were 230."""
+    with Daemon(*settings(long_texts, "memory.budget_bytes=256MiB")) as d:
+        assert embed(d, "a " * 100)[1] == 102
 
 
 @pytest.mark.parametrize("name", ["bert", "xlm_roberta"])

@@ -1,9 +1,13 @@
 """Folders and files that would break the program that opens them: by their sizes, by what they lack, by the length of their lists."""
 import json
+import os
+import pathlib
 import re
 import shutil
 import struct
 import subprocess
+import threading
+import time
 
 import gguf
 import httpx
@@ -268,3 +272,69 @@ def test_windows_in_every_layer_leave_nothing_for_flash(tmp_path):
     with Daemon(f"model.path={windowed}", f"prefix_cache.path={tmp_path}/prefixes") as d:
         assert d.logged("prefix_cache.path is not used: every layer of this model sees a window alone")
         assert httpx.post(d.url + "/v1/completions", json={"prompt": "x", "max_tokens": 4}, timeout=60).status_code == 200
+
+
+def test_a_link_shows_no_file_from_elsewhere(tmp_path):
+    """A chat template that was a link to the daemon's TLS key was shown to every key. A hub's snapshots link to their repository's blobs."""
+    secret = tmp_path / "tls.key"
+    secret.write_text("-----BEGIN PRIVATE KEY-----")
+    models = tmp_path / "models"
+    models.mkdir()
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    for name in ("theirs", "inside", "repo/snapshots/abc"):
+        shutil.copytree(ROOT / "tests/golden/models/tidepool/target", models / name)
+    (models / "theirs/chat_template.jinja").symlink_to(secret)
+    (models / "inside/texts").mkdir()
+    (models / "inside/texts/template").write_text(template)
+    (models / "inside/chat_template.jinja").symlink_to("texts/template")
+    (models / "repo/blobs").mkdir()
+    (models / "repo/blobs/0123").write_text(template)
+    (models / "repo/snapshots/abc/chat_template.jinja").symlink_to("../../blobs/0123")
+
+    def ask(d, name):
+        return httpx.post(d.url + "/v1/completions", json={"model": name, "prompt": "a", "max_tokens": 1}, timeout=60)
+
+    with Daemon("model.path=tidepool", f"server.models_dir={models}") as d:
+        refused = ask(d, "theirs")
+        assert refused.status_code == 503 and "outside of the model" in refused.text, refused.text
+        assert all("PRIVATE" not in httpx.get(f"{d.url}{route}?model=theirs").text for route in ("/props", "/tokenizer_info"))
+        assert ask(d, "inside").status_code == 200
+        assert httpx.get(d.url + "/props?model=inside").json()["chat_template"] == template
+    with Daemon("model.path=tidepool", f"server.models_dir={models}/repo/snapshots") as d:
+        assert ask(d, "abc").status_code == 200
+
+
+def processor_seconds(d):
+    """Of the daemon and the processes that it has waited for."""
+    fields = pathlib.Path(f"/proc/{d.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_file_that_changes_at_every_look_is_examined_seldom(tmp_path):
+    """A link to a file of /proc, or a log: it was examined again and again, without a request, and a request for it had no answer."""
+    models = tmp_path / "models"
+    models.mkdir()
+    growing = models / "log.gguf"
+    growing.write_bytes(b"GGUF")
+    ends = threading.Event()
+
+    def grow():
+        while not ends.wait(0.002):
+            with growing.open("ab") as file:
+                file.write(b"x")
+
+    with Daemon("model.path=tidepool", f"server.models_dir={models}") as d:
+        thread = threading.Thread(target=grow)
+        thread.start()
+        try:
+            time.sleep(2)
+            before = processor_seconds(d)
+            begin = time.monotonic()
+            for _ in range(3):
+                answer = httpx.post(d.url + "/v1/completions", json={"model": "log", "prompt": "a", "max_tokens": 1}, timeout=30)
+                assert answer.status_code == 503, answer.text
+            time.sleep(4)
+            assert processor_seconds(d) - before < 0.3 * (time.monotonic() - begin)
+        finally:
+            ends.set()
+            thread.join()

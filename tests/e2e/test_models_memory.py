@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from conftest import ROOT, Daemon, memory_mib, run, wait_until
+from test_security import KEYS, key_line
 from several_models import ask, configuration, smollm_bytes, states, text_of, truths
 
 
@@ -151,6 +152,23 @@ def test_a_model_that_waits_for_room_stops_nobody_for_long(tmp_path, smollm):
         assert all(each.result().status_code == 200 for each in kept_out)
 
 
+def test_a_key_with_overlapping_answers_lets_another_key_s_model_wake(tmp_path, smollm):
+    """Its next request began before the last one ended, for ever, so that the model never became idle."""
+    names = ("alice", "ops")
+    (tmp_path / "keys").write_text("".join(map(key_line, names)))
+    config = configuration(tmp_path, smollm, 420, engine={"context_length": 512}, server={"api_keys_file": tmp_path / "keys"})
+    alice, ops = ({"authorization": f"Bearer {KEYS[name]}"} for name in names)
+    with Daemon(config=config) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert text_of(ask(d, "smol", headers=alice))
+        with answering(d, "smol", alice):
+            kept_out = pool.submit(ask, d, "tide", headers=ops)
+            time.sleep(7)
+            further = pool.submit(ask, d, "smol", headers=alice)
+            time.sleep(6)  # longer than all clients are held back
+            assert not further.done() and not kept_out.done()
+        assert text_of(kept_out.result()) and text_of(further.result())
+
+
 def test_a_model_from_flash_is_loaded_again_once_there_is_memory(tmp_path):
     """113 MB of neurons, which fit beside the other model from flash alone."""
     wide = tmp_path / "wide.gguf"
@@ -232,10 +250,10 @@ def test_nobody_sleeps_for_a_model_that_would_not_fit_then_either(tmp_path, smol
 
 
 @contextlib.contextmanager
-def answering(d, model):
+def answering(d, model, headers=None):
     """A stream of that model that does not end by itself."""
     body = {"model": model, "stream": True, "max_tokens": 2000, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
-    with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=60) as answer:
+    with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=60, headers=headers) as answer:
         lines = answer.iter_lines()
         next(lines)
         yield

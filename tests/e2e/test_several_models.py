@@ -124,7 +124,7 @@ def test_operators_see_each_model(several):
 
 def test_a_key_may_be_limited_to_models(tmp_path, smollm, truth):
     from grpc_client import channel, chat, pb, read, refusal, stubs
-    keys = {"guest": ":models=smol,experts", "ops": ":admin", "nobody": ":models=elsewhere"}
+    keys = {"guest": ":models=smol,experts", "ops": ":admin", "nobody": ":models=elsewhere", "warden": ":admin:models=smol"}
     lines = [subprocess.run([str(BIN / "thermoclined"), "--hash-key", name], input=f"key-of-{name}-0123456".encode(), capture_output=True, check=True).stdout.decode().strip()
              for name in keys]
     (tmp_path / "keys").write_text("".join(line + right + "\n" for line, right in zip(lines, keys.values())))
@@ -164,6 +164,16 @@ def test_a_key_may_be_limited_to_models(tmp_path, smollm, truth):
         ask_by = lambda model: stub.Generate(chat("Who lives in the sea?", model=model, sampling=pb.Sampling(temperature=0), stop=pb.Stop(max_tokens=8)), metadata=metadata)  # noqa: E731
         assert refusal(lambda: ask_by("tide")).reason == "MODEL_NOT_FOUND" and read(ask_by("")).text == truth["smol"]
         assert refusal(stub.Tokenize, pb.TokenizeRequest(text="x", model="tide"), metadata=metadata).reason == "MODEL_NOT_FOUND"
+        # An operator's key may be limited, too.
+        with httpx.stream("POST", d.url + "/v1/chat/completions", headers=bearer("ops") | {"x-request-id": "of-tide"}, timeout=60, json={
+                "model": "tide", "stream": True, "max_tokens": 2000, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            assert refusal(stub.Cancel, pb.CancelRequest(request_id="of-tide"), metadata=list(bearer("warden").items())).reason == "REQUEST_NOT_FOUND"
+        for route in ("/models/load", "/models/unload"):
+            refused = client["warden"].post(route, json={"model": "tide"})
+            assert refused.status_code == 404 and "experts" not in refused.text, refused.text
+            assert client["warden"].post(route, json={"model": "smol"}).status_code == 200
         for each in client.values():
             each.close()
 

@@ -175,6 +175,15 @@ def test_certificates_are_reloaded(tmp_path, certificates):
         certificate.write_text("nonsense")
         refused = d.admin.post("/admin/reload", headers={"content-type": "application/json"})
         assert refused.status_code == 400 and "server.tls_certificate" in refused.json()["error"]["message"]
+        # A pipe that nobody writes to, and a chain that no client takes.
+        chain = certificates["first"][0].read_bytes() * 200
+        for file, make in ((key, lambda: os.mkfifo(key)), (certificate, lambda: certificate.write_bytes(chain))):
+            install("second", "second")
+            file.unlink()
+            make()
+            refused = d.admin.post("/admin/reload", headers={"content-type": "application/json"})
+            assert refused.status_code == 400 and "server.tls_" in refused.json()["error"]["message"], refused.text
+            file.unlink()
         assert subject(d) == "second"
 
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "engine/base/file.h"
@@ -25,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPagesMax = 100, kJsonSeconds = 60;
+constexpr std::size_t kFilesMax = 100'000;
 
 struct HubFile {
   std::string path, blob, sha256;  // `blob` is its name in blobs/
@@ -45,13 +47,13 @@ class HubSource {
     RETURN_IF_ERROR(FindCommit());
     RETURN_IF_ERROR(ListFiles());
     std::vector<std::string> paths;
-    for (const HubFile& file : files_) paths.push_back(file.path);
+    std::map<std::string, const HubFile*> by_path;
+    for (const HubFile& file : files_)
+      if (by_path.emplace(file.path, &file).second) paths.push_back(file.path);
     ASSIGN_OR_RETURN(const std::vector<std::string> chosen,
                      hub::ChooseFiles(paths, name_.quant, name_.repo));
     std::vector<const HubFile*> wanted;
-    for (const std::string& path : chosen)
-      for (const HubFile& file : files_)
-        if (file.path == path) wanted.push_back(&file);
+    for (const std::string& path : chosen) wanted.push_back(by_path.at(path));
     RETURN_IF_ERROR(CheckSpace(wanted, progress));
     for (const HubFile* file : wanted) RETURN_IF_ERROR(FetchBlob(*file, progress));
     for (const HubFile* file : wanted) RETURN_IF_ERROR(LinkFile(*file));
@@ -101,6 +103,8 @@ class HubSource {
       if (!tree.is_array())
         return base::DataLoss(name_.repo, ": the hub's list of files is no list");
       for (const Json& entry : tree.as_array()) RETURN_IF_ERROR(AddFile(entry));
+      if (files_.size() > kFilesMax)
+        return base::FailedPrecondition(name_.repo, ": has more than ", kFilesMax, " files");
       url = NextPage(response.Header("link"));
     }
     if (!url.empty())
