@@ -244,8 +244,8 @@ void AttentionBlock::Store(int layer, int token, const float* k, const float* v)
 
 kernels::PositionSpan AttentionBlock::Window(int layer, int token) const {
   const StepTokens::Place& place = step_.place(token);
-  if (config_.architecture->encoder) return {0, place.end};
-  return {config_.FirstSeen(layer, place.position), place.position + 1};
+  return {config_.FirstSeen(layer, place.position),
+          config_.EndSeen(layer, place.position, place.end)};
 }
 
 void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,

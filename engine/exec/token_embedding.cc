@@ -17,7 +17,7 @@ TokenEmbedding::TokenEmbedding(const Params& p)
 
 void TokenEmbedding::Compute(const StepTokens& step, float* residual, float* scratch) {
   const int d = config_.hidden_size;
-  if (config_.architecture->encoder) SetTypes(step);
+  if (config_.architecture->encoder_norms) SetTypes(step);
   nn::ForTokens(pool_, step.count(), [&](int t) {
     const int token = step.ids()[t];
     CHECK(token >= 0 && token < config_.vocab_size);
@@ -32,7 +32,7 @@ void TokenEmbedding::Compute(const StepTokens& step, float* residual, float* scr
                                    row);
       ops_.add(x, row, d);
     }
-    if (config_.architecture->encoder) AddEncoders(t, x, row);
+    if (config_.architecture->encoder_norms) AddEncoders(t, x, row);
   });
 }
 

@@ -70,6 +70,7 @@ Transformer::Transformer(Params p)
     updates_.emplace(*p.updates, ops_, pool_, ws_.tokens_max);
     multiplier_.SetUpdates(&*updates_);
   }
+  if (weights_.dense[0].weight.rows > 0) vector_head_.emplace(weights_.dense, ops_, multiplier_);
   if (config_.ranks()) rank_head_.emplace(weights_.rank, ops_, multiplier_, config_.hidden_size);
   device_parts_.reserve(p.tokens_max);
   if (config_.recurrent.any())

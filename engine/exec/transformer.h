@@ -27,6 +27,7 @@
 #include "engine/exec/step_result.h"
 #include "engine/exec/text_parts.h"
 #include "engine/exec/token_embedding.h"
+#include "engine/exec/vector_head.h"
 #include "engine/ffn/auditor.h"
 #include "engine/ffn/hybrid_ffn.h"
 #include "engine/ffn/neuron_experts.h"
@@ -104,6 +105,10 @@ class Transformer {
   // ForwardText; valid until the next call. Requires: Logits::kNone in that call, and no layers on
   // a device.
   std::span<const float> HiddenStates(int tokens);
+  // The vector of a text, from its pooled states of length 1 [D] (VectorHead).
+  std::vector<float> VectorOf(std::vector<float> pooled) {
+    return vector_head_.has_value() ? vector_head_->Apply(std::move(pooled)) : std::move(pooled);
+  }
   // The score of a pair of texts, from the hidden state [D] of its first token (RankHead).
   // Requires: config().ranks().
   float RankScore(std::span<const float> state);
@@ -230,6 +235,7 @@ class Transformer {
   std::optional<LayerInputs> layer_inputs_;
   std::optional<AltUp> altup_;
   std::optional<RankHead> rank_head_;
+  std::optional<VectorHead> vector_head_;
   ffn::SparseFfn ffn_;
   std::optional<InputSparsity> inputs_;
   StepTokens step_;

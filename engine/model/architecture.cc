@@ -11,7 +11,8 @@ namespace thermocline::model {
 namespace {
 
 constexpr std::string_view kEncoder =
-    "it is an encoder of another kind than bert and nomic-bert, which make vectors of texts here";
+    "it is an encoder of another kind than bert, nomic-bert, modern-bert and gemma-embedding, which "
+    "make vectors of texts here";
 constexpr std::string_view kDrafter =
     "it drafts for another model, of which it reads the insides; drafts of a small model of the same "
     "vocabulary are there (docs/speculation-use.md)";
@@ -28,8 +29,6 @@ constexpr std::array kOtherKinds = {
               "it reads images for a model of text: give the model's own file, beside "
               "which it lies"},
     OtherKind{"nomic-bert-moe", kEncoder},
-    OtherKind{"modern-bert", kEncoder},
-    OtherKind{"modernbert", kEncoder},
     OtherKind{"neo-bert", kEncoder},
     OtherKind{"roberta", kEncoder},
     OtherKind{"xlm-roberta", kEncoder},
@@ -37,7 +36,6 @@ constexpr std::array kOtherKinds = {
     OtherKind{"mpnet", kEncoder},
     OtherKind{"jina-bert", kEncoder},
     OtherKind{"eurobert", kEncoder},
-    OtherKind{"gemma-embedding", kEncoder},
     OtherKind{"t5", "its encoder and decoder are separate"},
     OtherKind{"bart", "its encoder and decoder are separate"},
     OtherKind{"whisper", "it reads sound"},

@@ -89,8 +89,9 @@ struct Architecture {
   bool tiled_heads = false;  // as RecurrentConfig::tiled
   bool one_part = false;     // a layer is a mixer or a feed-forward network, with one norm
   std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
-  int hf_position_skip = 0;  // learned positions: rows of Hugging Face files that GGUF files lack
-  bool encoder = false;      // tokens see those behind them, and there is no head
+  int hf_position_skip = 0;    // learned positions: rows of Hugging Face files that GGUF files lack
+  bool encoder = false;        // tokens see those behind them, and there is no head
+  bool encoder_norms = false;  // encoder: the embedding is normed, with weights
   // Windows are chunks of positions: a token sees those of its own chunk before it.
   bool chunked = false;
   bool temperature_unrotated = false;  // temperature: of unrotated layers, positions from 1 on

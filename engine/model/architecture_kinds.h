@@ -223,6 +223,23 @@ constexpr void MakeBert(Architecture& a) {
   a.activation = Activation::kGelu;
   a.gated = false;
   a.norm_place = NormPlace::kOfSum;
+  a.encoder = a.encoder_norms = true;
+}
+
+// The first layer reads the normed embedding as it is.
+constexpr void MakeModernBert(Architecture& a) {
+  a.norm = Norm::kLayer;
+  a.position = Position::kRotaryHalves;
+  a.activation = Activation::kGelu;
+  a.window_period = 3;
+  a.window_place = WindowPlace::kButFirst;
+  a.window_theta = 10000;
+  a.unscaled_window_rope = true;
+  a.encoder = a.encoder_norms = true;
+}
+
+constexpr void MakeGemmaEmbedding(Architecture& a) {
+  MakeGemma3(a);
   a.encoder = true;
 }
 

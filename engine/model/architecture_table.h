@@ -180,6 +180,8 @@ inline constexpr std::array kArchitectures = {
               a.window_period = 2;
             }),
     Variant("gemma3", "gemma3_text", [](Architecture& a) { MakeGemma3(a); }),
+    // Of gemma3_text it is the one with use_bidirectional_attention (huggingface/config.cc).
+    Variant("gemma-embedding", "gemma3_text", [](Architecture& a) { MakeGemmaEmbedding(a); }),
     Variant("llama4", "llama4_text", [](Architecture& a) { MakeLlama4(a); }),
     Variant("muse-glimmer", "muse_glimmer_text", [](Architecture& a) { MakeMuseGlimmer(a); }),
     Variant("afmoe", "afmoe", [](Architecture& a) { MakeAfmoe(a); }),
@@ -251,6 +253,7 @@ inline constexpr std::array kArchitectures = {
     Variant("bert", "bert", [](Architecture& a) { MakeBert(a); }),
     Variant("bert", "xlm-roberta", [](Architecture& a) { MakeRoberta(a); }),
     Variant("bert", "roberta", [](Architecture& a) { MakeRoberta(a); }),
+    Variant("modern-bert", "modernbert", [](Architecture& a) { MakeModernBert(a); }),
     Variant("nomic-bert", "",
             [](Architecture& a) {
               MakeBert(a);

@@ -130,12 +130,19 @@ struct ModelConfig {
   bool IsOfPrediction(std::string_view tensor, std::string_view prefix) const;
   // Tokens that a token of the layer sees, itself included; 0: all. With chunks, at most so many.
   int WindowOf(int layer) const;
-  // The first position that a token at `position` sees in the layer.
+  // The first position that a token at `position` sees in the layer, and the end of these in a text
+  // of `length` tokens. The windows of encoders reach to both sides.
   int FirstSeen(int layer, int position) const {
     const int window = WindowOf(layer);
     if (window == 0) return 0;
+    if (architecture->encoder) return std::max(0, position - window / 2);
     return architecture->chunked ? position - position % window
                                  : std::max(0, position + 1 - window);
+  }
+  int EndSeen(int layer, int position, int length) const {
+    const int window = WindowOf(layer);
+    if (!architecture->encoder) return position + 1;
+    return window == 0 ? length : std::min(length, position + window / 2 + 1);
   }
   // The heads of a layer's attention, and the neurons of its dense network.
   HeadShape HeadsOf(int layer) const;

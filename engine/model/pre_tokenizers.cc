@@ -46,7 +46,8 @@ const char* const kByteLevelPattern = kGpt2;
 const std::vector<PreTokenizerRecipe>& PreTokenizerRecipes() {
   static const std::vector<PreTokenizerRecipe> kRecipes = {
       {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "granite-docling", "default-gpt2",
-        "exaone4", "gigachat", "mellum"},
+        "exaone4", "gigachat", "mellum", "modern-bert", "jina-es", "jina-de", "jina-v2-es",
+        "jina-v2-de", "a.x-4.0"},
        {kGpt2}},
       {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
         "mellum2"},

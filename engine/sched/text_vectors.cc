@@ -80,8 +80,9 @@ Stop TextVectors::EncoderStep(Sequence& s, std::span<const int> text) const {
 
 Stop TextVectors::Emit(Sequence& s) const {
   const bool ranks = s.job.request.embed->pooling == Pooling::kRank;
-  return AnswerSteps::EmitEmbedding(
-      s, ranks ? std::vector{p_.transformer.RankScore(s.pooling.First())} : s.pooling.Take());
+  return AnswerSteps::EmitEmbedding(s,
+                                    ranks ? std::vector{p_.transformer.RankScore(s.pooling.First())}
+                                          : p_.transformer.VectorOf(s.pooling.Take()));
 }
 
 }  // namespace thermocline::sched

@@ -148,8 +148,9 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
   const bool persimmon = c.architecture->name == "persimmon";
   if (Flag(json, "qk_layernorm", persimmon) != persimmon)
     return refuse("qk_layernorm", persimmon ? "false" : "true");
-  for (const char* field : {"use_parallel_residual", "use_bidirectional_attention"})
-    if (Flag(json, field, false)) return refuse(field, "true");
+  if (Flag(json, "use_parallel_residual", false)) return refuse("use_parallel_residual", "true");
+  if (Flag(json, "use_bidirectional_attention", false) && !c.architecture->encoder)
+    return refuse("use_bidirectional_attention", "true");
   // Gemma 4 says which tokens it means: those of images, which do not occur here.
   if (String(json, {"use_bidirectional_attention"}, "vision") != "vision")
     return refuse("use_bidirectional_attention", "all");
@@ -205,6 +206,9 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   const std::string type = String(stored, {"model_type"}, "");
   ASSIGN_OR_RETURN(c.architecture, FindHuggingFaceArchitecture(type));
   const Json json = WithFamilyDefaults(stored, type);
+  if (type == "gemma3_text" && Flag(json, "use_bidirectional_attention", false)) {
+    ASSIGN_OR_RETURN(c.architecture, FindArchitecture("gemma-embedding"));
+  }
   if (hf::FindFirst(json, {"rms_norm_eps"}) != nullptr)
     c.architecture = WithNorm(*c.architecture, Norm::kRms);
   RETURN_IF_ERROR(ReadShapes(json, c));

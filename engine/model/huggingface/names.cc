@@ -34,6 +34,11 @@ constexpr std::array kGlobalModules = {
     ModuleName{"embeddings.position_embeddings", "position_embd"},
     ModuleName{"embeddings.token_type_embeddings", "token_types"},
     ModuleName{"embeddings.LayerNorm", "token_embd_norm"},
+    ModuleName{"model.embeddings.tok_embeddings", "token_embd"},  // modernbert
+    ModuleName{"model.embeddings.norm", "token_embd_norm"},
+    ModuleName{"model.final_norm", "output_norm"},
+    ModuleName{"2_Dense.linear", "dense_2"},  // sentence-transformers
+    ModuleName{"3_Dense.linear", "dense_3"},
     ModuleName{"pooler.dense", "cls"},  // of those that rank
     ModuleName{"classifier", "cls.output"},
     ModuleName{"classifier.dense", "cls"},  // xlm-roberta
@@ -157,6 +162,12 @@ constexpr std::array kLayerModules = {
     ModuleName{"block_sparse_moe.output_linear", "ffn_down_exps"},
     ModuleName{"shared_mlp.input_linear", "ffn_gate_up_shexp"},
     ModuleName{"shared_mlp.output_linear", "ffn_down_shexp"},
+    ModuleName{"attn.Wqkv", "attn_qkv_rows"},  // modernbert
+    ModuleName{"attn.Wo", "attn_output"},
+    ModuleName{"mlp_norm", "ffn_norm"},
+    ModuleName{"attn_norm", "attn_norm"},
+    ModuleName{"mlp.Wi", "ffn_gate_up"},
+    ModuleName{"mlp.Wo", "ffn_down"},
     ModuleName{"attention.self.query", "attn_q"},  // bert
     ModuleName{"attention.self.key", "attn_k"},
     ModuleName{"attention.self.value", "attn_v"},
@@ -229,9 +240,10 @@ constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "tr
                                                             "model.decoder.layers.",
                                                             "backbone.layers.", "encoder.layer."};
 
-// True for BERT's parts behind its layers, which are for other tasks than vectors.
+// True for the parts of encoders behind their layers, which are for other tasks than vectors.
 bool IsOfAnotherTask(std::string_view name) {
-  for (const std::string_view begin : {"cls.", "lm_head.", "embeddings.position_ids"})
+  for (const std::string_view begin :
+       {"cls.", "lm_head.", "embeddings.position_ids", "head.", "decoder."})
     if (name.starts_with(begin)) return true;
   return false;
 }
@@ -321,6 +333,10 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, 
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
     if (!ranks && name.starts_with("pooler.")) return GgufName{};
     if (IsOfAnotherTask(name)) return GgufName{};
+    // Without a head, a model's own names have no prefix.
+    for (const std::string_view begin : {"layers.", "embed_tokens.", "norm.", "embeddings.norm.",
+                                         "embeddings.tok_embeddings.", "final_norm."})
+      if (name.starts_with(begin)) name = StrCat("model.", name);
   }
   if (name.starts_with("decoder.")) name = "model." + name;  // OPT without its head
   // In multimodal models, these prefixes mark the text part.

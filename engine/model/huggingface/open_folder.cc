@@ -185,6 +185,32 @@ Status AddSafetensors(const std::vector<std::string>& paths, ModelFile& model) {
   return CheckNames(model).Annotate(model.path);
 }
 
+// Adds the matrices behind the pooling, which lie in folders of their own.
+Status AddDenseModules(const std::string& folder, ModelFile& model) {
+  for (const char* name : {"2_Dense", "3_Dense"}) {
+    const std::string path = FolderFile(folder, StrCat(name, "/config.json"));
+    if (!base::PathExists(path)) continue;
+    ASSIGN_OR_RETURN(const Json config, ReadFolderJson(path));
+    const Json *bias = config.Find("bias"), *activation = config.Find("activation_function");
+    const bool plain = bias != nullptr && bias->is_bool() && !bias->as_bool() &&
+                       activation != nullptr && activation->is_string() &&
+                       activation->as_string().ends_with("Identity");
+    if (!plain)
+      return base::Unimplemented(path,
+                                 ": a dense module with a bias or an activation is not "
+                                 "supported");
+    ASSIGN_OR_RETURN(auto file,
+                     base::OpenFile(FolderFile(folder, StrCat(name, "/model.safetensors"))));
+    ASSIGN_OR_RETURN(auto tensors, ReadSafetensors(*file, base::IntSize(model.files)));
+    model.files.push_back(std::move(file));
+    for (StoredTensor& tensor : tensors) {
+      tensor.name = StrCat(name, ".", tensor.name);
+      RETURN_IF_ERROR(AddTensor(tensor, model));
+    }
+  }
+  return OkStatus();
+}
+
 Result<std::vector<std::string>> ShardNames(const std::string& folder) {
   const std::string index_path = FolderFile(folder, "model.safetensors.index.json");
   if (!base::PathExists(index_path)) return std::vector<std::string>{"model.safetensors"};
@@ -243,6 +269,7 @@ Status ReadTensors(const std::string& folder, ModelFile& model) {
   ASSIGN_OR_RETURN(auto shards, ShardNames(folder));
   for (std::string& shard : shards) shard = FolderFile(folder, shard);
   RETURN_IF_ERROR(AddSafetensors(shards, model));
+  if (model.config.architecture->encoder) RETURN_IF_ERROR(AddDenseModules(folder, model));
   if (!model.left_out.empty())
     base::LogWarning(folder, ": ", model.left_out.size(), " tensors of other senses than text are ",
                      "left out (", model.left_out.front(), " ...)");

@@ -200,7 +200,7 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
     return found != nullptr && found->is_object() ? found : nullptr;
   };
   const Json *full = part("full_attention"), *window = part("sliding_attention");
-  ASSIGN_OR_RETURN(const double theta, Double(json, {"rope_theta"}, 10000.0));
+  ASSIGN_OR_RETURN(const double theta, Double(json, {"rope_theta", "global_rope_theta"}, 10000.0));
   const Json& whole = full != nullptr ? *full : *all;
   RETURN_IF_ERROR(ReadOne(json, whole, theta, c.head_dim, c.rope, c));
   const Architecture& a = *c.architecture;
@@ -214,7 +214,8 @@ Status ReadHuggingFaceRope(const Json& json, ModelConfig& c) {
   }
   if (c.sliding_window == 0 || (window == nullptr && !a.unscaled_window_rope)) return OkStatus();
   const double absent = a.window_theta > 0 ? a.window_theta : c.rope.theta;
-  ASSIGN_OR_RETURN(const double local, Double(json, {"rope_local_base_freq"}, absent));
+  ASSIGN_OR_RETURN(const double local,
+                   Double(json, {"rope_local_base_freq", "local_rope_theta"}, absent));
   const int head_dim = c.window_head_dim > 0 ? c.window_head_dim : c.head_dim;
   RETURN_IF_ERROR(
       ReadOne(json, window != nullptr ? *window : kNone, local, head_dim, c.window_rope, c));

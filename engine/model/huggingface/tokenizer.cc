@@ -316,9 +316,10 @@ Status AddTokensOf(const std::string& path, Vocabulary& v) {
 void ApplyTokenizerConfig(const Json& config, Vocabulary& v) {
   if (const int id = FindToken(v, config.Find("bos_token")); id >= 0) v.bos = id;
   if (const int id = FindToken(v, config.Find("eos_token")); id >= 0) v.eos = id;
-  const Json *add_bos = config.Find("add_bos_token"), *prefix = config.Find("add_prefix_space"),
-             *chat = config.Find("chat_template");
+  const Json *add_bos = config.Find("add_bos_token"), *add_eos = config.Find("add_eos_token"),
+             *prefix = config.Find("add_prefix_space"), *chat = config.Find("chat_template");
   if (add_bos != nullptr && add_bos->is_bool()) v.add_bos = add_bos->as_bool();
+  if (add_eos != nullptr && add_eos->is_bool()) v.add_eos = add_eos->as_bool();
   if (prefix != nullptr && prefix->is_bool() && v.kind == VocabularyKind::kSentencePiece)
     v.add_space_prefix = prefix->as_bool();
   if (chat != nullptr && chat->is_string()) v.chat_template = chat->as_string();
@@ -352,6 +353,7 @@ Result<Vocabulary> ReadSentencePieceModel(const std::string& path) {
 
 Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
   Vocabulary v;
+  Json processor;  // of tokenizer.json, if that is the vocabulary
   const std::string sentencepiece = FolderFile(folder, "tokenizer.model"),
                     json_path = FolderFile(folder, "tokenizer.json");
   if (base::PathExists(sentencepiece)) {
@@ -363,6 +365,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     if (!tokenizer.ok()) return tokenizer.status().Annotate(json_path);
     const Status parsed = ParseTokenizerJson(*tokenizer, v);
     if (!parsed.ok()) return parsed.Annotate(json_path);
+    if (const Json* found = tokenizer->Find("post_processor")) processor = *found;
   } else {
     return base::NotFound(folder,
                           ": no tokenizer: neither tokenizer.model nor tokenizer.json is there");
@@ -376,6 +379,7 @@ Result<Vocabulary> ReadHuggingFaceTokenizer(const std::string& folder) {
     if (!config.ok()) return config.status().Annotate(config_path);
     ApplyTokenizerConfig(*config, v);
   }
+  ReadTemplate(processor, v);
   if (base::PathExists(jinja_path)) {
     ASSIGN_OR_RETURN(v.chat_template, base::ReadFileToString(jinja_path, kTemplateBytesMax));
   }

@@ -79,6 +79,23 @@ int FindToken(const Vocabulary& v, std::string_view text) {
   return found == v.tokens.end() ? -1 : static_cast<int>(found - v.tokens.begin());
 }
 
+void ReadTemplate(const Json& processor, Vocabulary& v) {
+  const Json* single = processor.is_object() ? processor.Find("single") : nullptr;
+  if (single == nullptr || !single->is_array() || single->as_array().empty()) return;
+  const auto special = [&](const Json& item) {
+    const Json* token = item.Find("SpecialToken");
+    const Json* id = token != nullptr ? token->Find("id") : nullptr;
+    return id != nullptr && id->is_string() ? FindToken(v, id->as_string()) : -1;
+  };
+  const int first = special(single->as_array().front()), last = special(single->as_array().back());
+  if (v.bos < 0 && first >= 0) {
+    v.bos = first;
+    v.add_bos = true;
+  }
+  if (v.eos < 0) v.eos = last;
+  if (last >= 0 && last == v.eos) v.add_eos = true;
+}
+
 TokenEdges EdgesOf(const Json& token) {
   return {.left_strip = IsTrue(token, "lstrip"),
           .right_strip = IsTrue(token, "rstrip"),

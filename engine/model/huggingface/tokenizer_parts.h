@@ -21,6 +21,9 @@ Result<std::string> PreTokenizerName(const Json& tokenizer, Vocabulary& v);
 // The id of a token with that text; -1: there is none.
 int FindToken(const Vocabulary& v, std::string_view text);
 
+// Reads the tokens that a text begins and ends with from "post_processor", if that is a template.
+void ReadTemplate(const Json& processor, Vocabulary& v);
+
 // Returns an added token's rules for the text beside it.
 TokenEdges EdgesOf(const Json& token);
 

@@ -21,7 +21,7 @@ Status CheckLength(const char* key, const Json::Array& list, const ModelConfig& 
 }
 
 // The families whose code in transformers has a window; other families ignore the field.
-constexpr std::array<std::string_view, 26> kWithWindow = {"mistral",     "muse_glimmer_text",
+constexpr std::array<std::string_view, 27> kWithWindow = {"mistral",     "muse_glimmer_text",
                                                           "afmoe",       "laguna",
                                                           "mixtral",     "bamboo",
                                                           "ministral3",  "qwen2",
@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 26> kWithWindow = {"mistral",     "muse_g
                                                           "exaone4",     "cohere2",
                                                           "starcoder2",  "mellum",
                                                           "exaone_moe",  "cohere2_moe",
-                                                          "gemma4_text", "gemma4_unified_text"};
+                                                          "gemma4_text", "gemma4_unified_text",
+                                                          "modernbert"};
 
 bool IsNonZero(const Json& item) { return item.is_int() && item.as_int() != 0; }
 
@@ -60,6 +61,9 @@ Status ReadLayouts(const Json& json, ModelConfig& c) {
 
 // Reads the period: a number, or a string of one letter per layer.
 Status ReadPeriod(const Json& json, ModelConfig& c) {
+  if (c.architecture->hf_name == "modernbert") {
+    ASSIGN_OR_RETURN(c.window_period, Int(json, {"global_attn_every_n_layers"}, 0));
+  }
   const Json* pattern = hf::FindFirst(json, {"sliding_window_pattern", "_sliding_window_pattern"});
   if (pattern == nullptr || c.architecture->window_place != WindowPlace::kButLast)
     return OkStatus();
@@ -144,7 +148,7 @@ Status ReadHuggingFaceWindows(const Json& json, ModelConfig& c) {
   const bool has = std::find(kWithWindow.begin(), kWithWindow.end(), c.architecture->hf_name) !=
                    kWithWindow.end();
   if (has && Flag(json, "use_sliding_window", true)) {
-    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window"}, 0));
+    ASSIGN_OR_RETURN(c.sliding_window, Int(json, {"sliding_window", "local_attention"}, 0));
     ASSIGN_OR_RETURN(c.max_window_layers, Int(json, {"max_window_layers"}, 0));
   }
   ASSIGN_OR_RETURN(const int lead, Int(json, {"prefix_dense_sliding_window_pattern"}, 1));

@@ -42,8 +42,10 @@ Status WeightPlan::Shared() {
     const int rows = c.max_position_embeddings + c.architecture->position_offset;
     RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
   }
-  if (c.architecture->encoder) return SharedEncoder();
+  if (c.architecture->encoder_norms) RETURN_IF_ERROR(SharedEncoder());
+  if (c.architecture->norm_place == NormPlace::kOfSum) return OkStatus();
   RETURN_IF_ERROR(NormOf(std::string(c.architecture->output_norm), d, weights_.output_norm));
+  if (c.architecture->encoder) return DenseModules();
   if (c.altup.any()) RETURN_IF_ERROR(SharedAltUp());
   if (c.altup.embedding_dim > 0) RETURN_IF_ERROR(SharedLayerInputs());
   RETURN_IF_ERROR(OptionalVector("output.bias", c.vocab_size, weights_.output.bias));
@@ -51,7 +53,20 @@ Status WeightPlan::Shared() {
   return Matrix("output.weight", c.vocab_size, d, options_.shared.head, weights_.output.weight);
 }
 
-// An encoder has no norm behind its layers, and no head.
+// The modules' names are llama.cpp's, by their place among those of sentence-transformers.
+Status WeightPlan::DenseModules() {
+  static constexpr std::array kNames = {"dense_2", "dense_3"};
+  int inputs = model_.config.hidden_size;
+  for (std::size_t i = 0; i < kDenseModules; ++i) {
+    const TensorInfo* found = model_.Find(StrCat(kNames[i], ".weight"));
+    if (found == nullptr) continue;
+    const auto rows = static_cast<int>(std::clamp<std::int64_t>(found->rows, 1, 1 << 16));
+    RETURN_IF_ERROR(LinearOf(kNames[i], rows, inputs, true, weights_.dense[i]));
+    inputs = rows;
+  }
+  return OkStatus();
+}
+
 Status WeightPlan::SharedEncoder() {
   const int d = model_.config.hidden_size;
   RETURN_IF_ERROR(NormOf("token_embd_norm", d, weights_.embedding_norm));
@@ -86,7 +101,9 @@ Status WeightPlan::Attention(int index, const std::string& p, LayerWeights& laye
   const NormPlace place = c.architecture->norm_place;
   const bool before = place == NormPlace::kBefore || place == NormPlace::kBoth;
   const char* after = place == NormPlace::kOfSum ? "attn_output_norm" : "post_attention_norm";
-  if (before) RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
+  const bool embedding_normed = c.architecture->encoder_norms && index == 0;
+  if (before && !(embedding_normed && model_.Find(p + "attn_norm.weight") == nullptr))
+    RETURN_IF_ERROR(NormOf(p + "attn_norm", d, layer.attn_norm));
   if (place != NormPlace::kBefore) RETURN_IF_ERROR(NormOf(p + after, d, layer.attn_post_norm));
   layer.attn_post_norm.eps = layer.ffn_post_norm.eps =
       static_cast<float>(c.architecture->post_norm_eps);

@@ -40,6 +40,7 @@ class WeightPlan {
  private:
   Status Shared();
   Status SharedEncoder();
+  Status DenseModules();
   Status Layer(int layer);
   Status Attention(int index, const std::string& prefix, LayerWeights& layer);
   // In weight_plan_latent.cc: projections to the latent vector and from it.

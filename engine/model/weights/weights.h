@@ -1,6 +1,7 @@
 // The weights of a model, packed into panels on huge pages. Const after load.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -179,6 +180,9 @@ struct RankWeights {
   Linear output;  // [1, D]
 };
 
+// The most dense modules behind a pooling (exec/vector_head.h).
+inline constexpr std::size_t kDenseModules = 2;
+
 struct Weights {
   kernels::PackedMatrix token_embedding;     // [V, D]
   kernels::PackedMatrix position_embedding;  // [positions + offset, D], if positions are learned
@@ -189,6 +193,7 @@ struct Weights {
   Linear output;                             // [V, D], the embedding if tied
   SharedAltUpWeights altup;                  // if the family has it
   RankWeights rank;                          // of encoders that rank
+  std::array<Linear, kDenseModules> dense;   // of vectors; without rows: absent
   base::HugeBuffer memory;                   // owns all of the above
 
   // The part of `memory` with a layer's weights, whose bytes do not depend on their location.
