@@ -71,7 +71,7 @@ Transformer::Transformer(Params p)
     multiplier_.SetUpdates(&*updates_);
   }
   if (weights_.dense[0].weight.rows > 0) vector_head_.emplace(weights_.dense, ops_, multiplier_);
-  if (config_.ranks()) rank_head_.emplace(weights_.rank, ops_, multiplier_, config_.hidden_size);
+  if (config_.ranks()) rank_head_.emplace(config_, weights_.rank, ops_, multiplier_);
   device_parts_.reserve(p.tokens_max);
   if (config_.recurrent.any())
     recurrent_.emplace(RecurrentBlock::Params{.config = config_,
@@ -139,10 +139,12 @@ StepResult<int> Transformer::ForwardText(std::span<const int> text, nn::KvCache&
   CHECK(config_.architecture->encoder && device_ == nullptr && !altup_.has_value());
   lossless_ = decoded_ = true;
   const int layer = progress.layer;
-  Status fetched = stream_ != nullptr ? stream_->Wait(layer) : OkStatus();
+  if (stream_ != nullptr && layer != streamed_layer_) stream_->Abandon();
+  const Status fetched = stream_ != nullptr ? stream_->Wait(layer) : OkStatus();
   const auto done = fetched.ok() ? texts_.Forward(text, cache, progress, most) : fetched;
   const bool ends = progress.layer == config_.num_hidden_layers;
   if (done.ok() && stream_ != nullptr && progress.layer > layer) stream_->Done(layer);
+  streamed_layer_ = ends ? 0 : progress.layer;
   if (done.ok() && flash_ != nullptr && ends) flash_->EndStep(base::IntSize(text));
   if (done.ok()) return *done;
   AbandonStep();
@@ -205,7 +207,6 @@ StepResult<std::span<const float>> Transformer::ForwardParts(std::span<const Par
   return head_.Run(rows);
 }
 
-// Moves the residuals of tokens with logits to the front.
 void Transformer::GatherRows(std::span<const Part> parts) {
   int to = 0, end = 0;
   for (const Part& part : parts) {

@@ -99,8 +99,11 @@ class Transformer {
   // cache; an encoder.
   StepResult<int> ForwardText(std::span<const int> text, nn::KvCache& cache, TextProgress& progress,
                               int most);
-  // True if other steps may come between a text's parts. Tiers that fetch layers do so in order.
-  bool TextsMayPause() const { return flash_ == nullptr && stream_ == nullptr; }
+  // True if other steps may come before the next part of a text. A tier that fetches layers is in
+  // the midst of one; another text makes it begin anew.
+  bool MayPause(const TextProgress& progress) const {
+    return (flash_ == nullptr && stream_ == nullptr) || (progress.at == 0 && !progress.stored);
+  }
   // The hidden states after the final norm of the last tokens [tokens, D] of Forward or
   // ForwardText; valid until the next call. Requires: Logits::kNone in that call, and no layers on
   // a device.
@@ -223,6 +226,7 @@ class Transformer {
   bool EntersInputs(int layer, int tokens);
   // ffn_out = the feed-forward network of `hidden`.
   Status FeedForward(int layer, bool by_inputs);
+  // Moves the residuals of tokens with logits to the front.
   void GatherRows(std::span<const Part> parts);
 
   const model::ModelConfig& config_;
@@ -248,6 +252,7 @@ class Transformer {
   std::unique_ptr<ffn::FfnPartition> hot_;
   std::unique_ptr<ffn::ExpertPartition> hot_experts_;
   std::unique_ptr<ffn::NeuronExperts> neuron_experts_;
+  int streamed_layer_ = 0;  // the layer that a text's next part needs, if the stream is in order
   gpu::DeviceForward* const device_;
   std::optional<ffn::HybridFfn> hybrid_;
   ffn::Auditor* auditor_ = nullptr;

@@ -206,6 +206,7 @@ Status OpenModel(const ModelOptions& options, LoadedModel& loaded,
   loaded.quantize_head = options.quantize_head;
   loaded.verify = options.verify;
   loaded.ablation = options.ablation;
+  file.vocabulary.one_separator = file.config.architecture->one_separator;
   auto tokenizer = text::Tokenizer::Create(file.vocabulary);
   // A model without a tokenizer still runs on token ids (benchmarks); one whose tokenizer is not
   // supported does not.

@@ -91,6 +91,7 @@ struct Architecture {
   std::string_view output_norm = "output_norm";  // GGUF's name of the last norm
   int hf_position_skip = 0;    // learned positions: rows of Hugging Face files that GGUF files lack
   bool encoder = false;        // tokens see those behind them, and there is no head
+  bool one_separator = false;  // as Vocabulary's
   bool encoder_norms = false;  // encoder: the embedding is normed, with weights
   // Windows are chunks of positions: a token sees those of its own chunk before it.
   bool chunked = false;

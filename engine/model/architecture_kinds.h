@@ -235,7 +235,7 @@ constexpr void MakeModernBert(Architecture& a) {
   a.window_place = WindowPlace::kButFirst;
   a.window_theta = 10000;
   a.unscaled_window_rope = true;
-  a.encoder = a.encoder_norms = true;
+  a.encoder = a.encoder_norms = a.one_separator = true;
 }
 
 constexpr void MakeGemmaEmbedding(Architecture& a) {

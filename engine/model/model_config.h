@@ -51,7 +51,8 @@ struct LatentConfig {
 };
 
 inline constexpr int kLayersMax = 1024;
-inline constexpr int kPoolingRank = 4;  // ModelConfig::pooling_type
+// ModelConfig::pooling_type
+inline constexpr int kPoolingMean = 1, kPoolingFirst = 2, kPoolingRank = 4;
 // Readers refuse larger numbers, so that sums of a few overflow in no derived size.
 inline constexpr int kConfigNumberMax = 1 << 28;
 
@@ -114,7 +115,8 @@ struct ModelConfig {
   int prediction_layers = 0;  // further blocks of the file for drafting: not used
   bool tie_word_embeddings = false;
   int pooling_type = -1;  // GGUF's number: 0 none, 1 mean, 2 first, 3 last, 4 rank; -1 = not given
-  int separator_token = -1;  // of encoders: it ends a text's first segment
+  bool ranks_by_mean = false;  // of those that rank: of the mean of all states, not of the first
+  int separator_token = -1;    // of encoders: it ends a text's first segment
 
   std::int64_t num_parameters() const;
   // Returns the factor of a query's product with a key.

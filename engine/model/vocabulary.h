@@ -61,6 +61,7 @@ struct Vocabulary {
   int bos = -1, eos = -1, eot = -1, unk = -1, pad = -1;
   std::vector<int> stop_ids;  // further tokens that end a turn
   InfillTokens infill;
+  bool one_separator = false;             // between the texts of a pair; else by kind
   bool add_bos = false, add_eos = false;  // add_eos: of texts of which vectors are made
   bool add_space_prefix = false;
   bool remove_extra_whitespaces = false;

@@ -37,6 +37,7 @@ DecodeLoop::DecodeLoop(const Params& p)
                 .cache = p.cache,
                 .steps = steps_,
                 .before_step = [this](Sequence& s, int tokens) { return BeforeStep(s, tokens); },
+                .wanted = [this](const Sequence& s) { return answers_.ShouldContinue(s.job); },
                 .tokens_max = [this] { return PrefillTokensMax(); },
                 .charge = [this](int tokens, double s) { ChargePrefill(tokens, s); },
                 .charge_encoder = [this](double s) { spent_ += s / kEncoderTokenS; }}) {}

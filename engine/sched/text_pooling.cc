@@ -30,4 +30,12 @@ std::vector<float> TextPooling::Take() {
   return out;
 }
 
+std::vector<float> TextPooling::Mean() const {
+  std::vector<float> out;
+  out.reserve(sum_.size());
+  for (const double value : sum_)
+    out.push_back(static_cast<float>(value / static_cast<double>(tokens_)));
+  return out;
+}
+
 }  // namespace thermocline::sched

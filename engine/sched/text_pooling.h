@@ -17,6 +17,8 @@ class TextPooling {
   void Add(std::span<const float> states);
   // Returns the vector, normalized to length 1 (zeros if all sums are 0). Requires: Add was called.
   std::vector<float> Take();
+  // Returns the mean of the states [size]. Requires: Pooling::kMean, and Add was called.
+  std::vector<float> Mean() const;
   // Returns the state [size] of the text's first token. Requires: Pooling::kRank.
   std::vector<float> First() const { return {sum_.begin(), sum_.end()}; }
 

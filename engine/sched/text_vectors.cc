@@ -20,7 +20,9 @@ Stop Failed(Sequence& s, exec::StepError error) {
 
 Stop TextVectors::Send(Sequence& s) const {
   const EmbedRequest& embed = *s.job.request.embed;
-  const bool encoder = p_.transformer.config().architecture->encoder;
+  const model::ModelConfig& config = p_.transformer.config();
+  const bool encoder = config.architecture->encoder;
+  const Pooling pooling = config.ranks() && config.ranks_by_mean ? Pooling::kMean : embed.pooling;
   s.usage.phase = Phase::kPrefill;
   for (; s.embedded < embed.ends.size(); ++s.embedded) {
     const int begin = s.embedded == 0 ? 0 : embed.ends[s.embedded - 1];
@@ -28,7 +30,7 @@ Stop TextVectors::Send(Sequence& s) const {
     const auto text = std::span<const int>(s.job.request.prompt).subspan(begin, end - begin);
     while (s.usage.prefill_tokens < end || p_.cache.length() == 0) {
       if (p_.cache.length() == 0) {  // a text restarts after its memory was reclaimed
-        s.pooling.Begin(embed.pooling, p_.transformer.config().hidden_size);
+        s.pooling.Begin(pooling, config.hidden_size);
         s.text_progress = {};
         s.usage.prefill_tokens = begin;
       }
@@ -64,9 +66,11 @@ Stop TextVectors::Step(Sequence& s, std::span<const int> text) const {
 Stop TextVectors::EncoderStep(Sequence& s, std::span<const int> text) const {
   const int length = base::IntSize(text);
   const int most = std::min(p_.tokens_max(), std::max(kPartTokensMin, kPairsOfPart / length));
-  if (!s.text_progress.begun() || p_.transformer.TextsMayPause()) {
+  if (p_.transformer.MayPause(s.text_progress)) {
     const Stop why = p_.before_step(s, p_.cache.length() == 0 ? length : 0);
     if (why != Stop::kNone) return why;
+  } else if (!p_.wanted(s)) {
+    return Stop::kCancelled;
   }
   const StepTimer timer;
   const auto done = p_.transformer.ForwardText(text, p_.cache, s.text_progress, most);
@@ -79,10 +83,12 @@ Stop TextVectors::EncoderStep(Sequence& s, std::span<const int> text) const {
 }
 
 Stop TextVectors::Emit(Sequence& s) const {
-  const bool ranks = s.job.request.embed->pooling == Pooling::kRank;
-  return AnswerSteps::EmitEmbedding(s,
-                                    ranks ? std::vector{p_.transformer.RankScore(s.pooling.First())}
-                                          : p_.transformer.VectorOf(s.pooling.Take()));
+  exec::Transformer& transformer = p_.transformer;
+  if (s.job.request.embed->pooling != Pooling::kRank)
+    return AnswerSteps::EmitEmbedding(s, transformer.VectorOf(s.pooling.Take()));
+  const bool of_mean = transformer.config().ranks_by_mean;
+  const float score = transformer.RankScore(of_mean ? s.pooling.Mean() : s.pooling.First());
+  return AnswerSteps::EmitEmbedding(s, {score});
 }
 
 }  // namespace thermocline::sched

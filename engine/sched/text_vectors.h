@@ -20,7 +20,8 @@ class TextVectors {
     StepCounters* steps;
     // Called before each step of so many new tokens: whether it is computed now.
     std::function<Stop(Sequence&, int)> before_step;
-    std::function<int()> tokens_max;  // of a step
+    std::function<bool(const Sequence&)> wanted;  // false: its client has left, or it is late
+    std::function<int()> tokens_max;              // of a step
     // Called after each step of so many tokens, with its seconds, and those of an encoder.
     std::function<void(int, double)> charge;
     std::function<void(double)> charge_encoder;

@@ -90,8 +90,10 @@ bool LoadQueue::HoldsBack(const ServedModel& model, const std::string& client, i
   bool due = false;
   for (const Waiting& each : WaitingForBusy()) {
     if (each.model.get() == &model || now <= each.since + kHoldBackAfter) continue;
-    const bool for_another = std::ranges::any_of(
-        each.clients, [&](const std::string& waiting) { return waiting != client; });
+    // One that is answered by the model itself is who it should wait for.
+    const bool for_another = std::ranges::any_of(each.clients, [&](const std::string& waiting) {
+      return waiting != client && !model.clients.contains(waiting);
+    });
     if (keeps_busy && for_another) return true;
     due = due || each.model->queued;
   }

@@ -197,7 +197,8 @@ Result<EncodedPrompt> EncodePrompt(const Service& service, const Prompt& prompt,
 namespace {
 
 // The tokens of a pair: between markers, the query, one or two separators, and the text, which is
-// cut to `tokens_max` if that is not 0. Source: the templates of BERT and RoBERTa.
+// cut to `tokens_max` if that is not 0. Source: the templates of BERT, RoBERTa
+// and ModernBERT.
 Result<std::vector<int>> EncodePair(const Service& service, const RankedPair& pair,
                                     int tokens_max) {
   const model::Vocabulary& v = service.engine()->tokenizer().vocabulary();
@@ -206,7 +207,8 @@ Result<std::vector<int>> EncodePair(const Service& service, const RankedPair& pa
                             .limit = tokens_max > 0 ? PromptLimit::kNone : PromptLimit::kContext};
   ASSIGN_OR_RETURN(const auto query, EncodeText(service, *pair.query, options));
   ASSIGN_OR_RETURN(auto text, EncodeText(service, pair.text, options));
-  const std::size_t separators = v.kind == model::VocabularyKind::kWordPiece ? 1 : 2;
+  const bool one = v.one_separator || v.kind == model::VocabularyKind::kWordPiece;
+  const std::size_t separators = one ? 1 : 2;
   const std::size_t around = query.size() + separators + 2, context = ContextOf(service);
   if (tokens_max > 0 && around < context)
     text.resize(std::min({text.size(), context - around, std::size_t(tokens_max)}));

@@ -4,6 +4,7 @@ The data are made by tests/golden/make_encoders.py. A text's tokens see those be
 each of which is computed in parts.
 """
 import concurrent.futures
+import contextlib
 import importlib.util
 import json
 import pathlib
@@ -102,6 +103,31 @@ def test_a_long_text_holds_up_no_other_client(long_texts, tmp_path):
         assert ask("alice", 6000)[0] == long.result()[0]
 
 
+def test_a_long_text_of_a_model_from_flash_holds_up_no_other_client(tmp_path):
+    """Its layers are read one after the other: another text comes between two of them, and SIGTERM between two parts."""
+    model = long_encoder.write(tmp_path / "model.gguf", layers=8, ffn=8192)
+    run("pack", model)
+    (tmp_path / "keys").write_text("".join(map(key_line, ("alice", "ops"))))
+    more = (f"server.api_keys_file={tmp_path / 'keys'}", "memory.budget_bytes=240MiB", "server.drain_timeout_s=1")
+    with Daemon(*settings(model, *more)) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert d.logged("read with")
+
+        def ask(name, words):
+            headers = {"authorization": f"Bearer {KEYS[name]}"}
+            return httpx.post(d.url + "/v1/embeddings", json={"input": "a " * words}, headers=headers, timeout=120)
+
+        short = ask("ops", 5).json()["data"]
+        long = pool.submit(ask, "alice", 6000)
+        time.sleep(0.3)
+        assert ask("ops", 5).json()["data"] == short and not long.done()
+        begin = time.monotonic()
+        d.process.terminate()
+        d.process.wait(60)
+        assert time.monotonic() - begin < 10
+        with contextlib.suppress(httpx.HTTPError):
+            long.result()
+
+
 def test_a_long_text_needs_memory_for_one_layer(long_texts):
     """8,192 tokens of 256 floats: K, V and the residual are 24 MiB; those of a text in one step were 230."""
     with Daemon(*settings(long_texts, "memory.budget_bytes=256MiB")) as d:
@@ -172,7 +198,8 @@ def name_of(d):
     return httpx.get(d.url + "/v1/models").json()["data"][0]["id"]
 
 
-RANKERS = ["xlm_roberta_rank", "xlm_roberta_rank/model.gguf", "bert_rank", "bert_rank.gguf"]
+RANKERS = ["xlm_roberta_rank", "xlm_roberta_rank/model.gguf", "bert_rank", "bert_rank.gguf", "modernbert_rank", "modernbert_rank/model.gguf",
+           "modernbert_rank.gguf"]
 
 
 @pytest.mark.parametrize("file", RANKERS)
@@ -180,8 +207,8 @@ def test_pairs_have_the_scores_of_transformers(file, tmp_path):
     """A BERT gives the second text another type; its GGUF file is our conversion."""
     name = file.split("/")[0].removesuffix(".gguf")
     path = GOLDEN / file
-    if file == "bert_rank.gguf":
-        run("convert", GOLDEN / name, path := tmp_path / "bert_rank.gguf")
+    if file.endswith("_rank.gguf"):
+        run("convert", GOLDEN / name, path := tmp_path / file)
     expected = json.loads((GOLDEN / name / "expected.json").read_text())
     with Daemon(*settings(path)) as d:
         for (query, document), score, ids in zip(expected["pairs"], expected["scores"], expected["tokens"]):

@@ -169,6 +169,23 @@ def test_a_key_with_overlapping_answers_lets_another_key_s_model_wake(tmp_path, 
         assert text_of(kept_out.result()) and text_of(further.result())
 
 
+def test_a_key_that_keeps_a_model_busy_itself_holds_back_no_other(tmp_path, smollm):
+    """It asked for another model, too, for which the other key gave way, for ever."""
+    (tmp_path / "keys").write_text("".join(map(key_line, ("alice", "ops"))))
+    config = configuration(tmp_path, smollm, 420, engine={"context_length": 512}, server={"api_keys_file": tmp_path / "keys"})
+    alice, ops = ({"authorization": f"Bearer {KEYS[name]}"} for name in ("alice", "ops"))
+    with Daemon(config=config) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert text_of(ask(d, "smol", headers=alice))
+        with answering(d, "smol", alice), answering(d, "smol", ops):
+            kept_out = pool.submit(ask, d, "tide", headers=alice)
+            time.sleep(7)
+            for _ in range(3):
+                began = time.monotonic()
+                assert text_of(ask(d, "smol", headers=ops))
+                assert time.monotonic() - began < 12  # all clients are held back for 4 s
+        assert kept_out.result().status_code in (200, 503)
+
+
 def test_a_model_from_flash_is_loaded_again_once_there_is_memory(tmp_path):
     """113 MB of neurons, which fit beside the other model from flash alone."""
     wide = tmp_path / "wide.gguf"

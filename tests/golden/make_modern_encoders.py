@@ -3,9 +3,9 @@
 
     python make_modern_encoders.py OUT LLAMA_CPP
 
-Run by hand. OUT is tests/golden/encoders, LLAMA_CPP a llama.cpp source tree. For modernbert and embeddinggemma it writes OUT/NAME: the
-files of a sentence-transformers folder, model.gguf by llama.cpp's converter (EmbeddingGemma's with its dense modules), and
-expected.json: texts, their tokens by tokenizers or SentencePiece, and their vectors by transformers. The vocabularies are trained on
+Run by hand. OUT is tests/golden/encoders, LLAMA_CPP a llama.cpp source tree. For modernbert, modernbert_rank (which ranks pairs) and
+embeddinggemma it writes OUT/NAME: the files of a sentence-transformers folder, model.gguf by llama.cpp's converter (EmbeddingGemma's with its dense modules), and
+expected.json: texts, their tokens by tokenizers or SentencePiece, and their vectors, or pairs and their scores, by transformers. The vocabularies are trained on
 tests/data.
 
 Made with transformers 5.24.0, torch 2.15.0, tokenizers 0.23.3, sentencepiece 0.2.3 and the llama.cpp source inside llama_cpp_python
@@ -30,14 +30,10 @@ LONG = "who sat by the river when the heron and the owl came home? " * 4  # beyo
 SPECIAL = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
 
 
-class Wrapped:
-    """The tokens of a text, as make_encoders' tokenizers give them."""
-
-    def __init__(self, encode):
-        self.encode = encode
+PAIRS = [("the owl", "the owl and the heron"), ("the owl", "a river"), ("who sat by the river?", "the heron sat by the river"), ("x", ""), ("owl", LONG)]
 
 
-def modern_tokenizer(folder: Path) -> Wrapped:
+def modern_tokenizer(folder: Path):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -49,10 +45,10 @@ def modern_tokenizer(folder: Path) -> Wrapped:
     tokenizer.save(str(folder / "tokenizer.json"))
     names = dict(cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", pad_token="[PAD]", mask_token="[MASK]")
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="PreTrainedTokenizerFast", **names)))
-    return Wrapped(lambda text: tokenizer.encode(text).ids)
+    return lambda *texts: tokenizer.encode(*texts).ids
 
 
-def gemma_tokenizer(folder: Path) -> Wrapped:
+def gemma_tokenizer(folder: Path):
     sentencepiece.SentencePieceTrainer.train(
         input=str(DATA), model_prefix=str(folder / "tokenizer"), vocab_size=700, model_type="bpe", byte_fallback=True, num_threads=1,
         normalization_rule_name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False, pad_id=0, eos_id=1, bos_id=2, unk_id=3,
@@ -62,11 +58,12 @@ def gemma_tokenizer(folder: Path) -> Wrapped:
         tokenizer_class="GemmaTokenizer", add_bos_token=True, add_eos_token=True, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>",
         pad_token="<pad>")))
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-    return Wrapped(lambda text: [2, *pieces.encode(text), 1])
+    return lambda text: [2, *pieces.encode(text), 1]
 
 
-def modern_config() -> transformers.ModernBertConfig:
+def modern_config(ranks: bool) -> transformers.ModernBertConfig:
     return transformers.ModernBertConfig(
+        **(dict(num_labels=1, classifier_pooling="mean") if ranks else {}),
         vocab_size=500, hidden_size=32, intermediate_size=48, num_hidden_layers=5, num_attention_heads=4, max_position_embeddings=256,
         local_attention=16, global_attn_every_n_layers=3, pad_token_id=3, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
 
@@ -95,11 +92,19 @@ def dense_modules(folder: Path) -> list[torch.Tensor]:
     return matrices
 
 
-def vectors(network, tokenizer: Wrapped, dense: list[torch.Tensor]) -> dict:
+def scores(network, encode) -> dict:
+    out = dict(pairs=PAIRS, tokens=[encode(*pair) for pair in PAIRS], scores=[])
+    for ids in out["tokens"]:
+        with torch.no_grad():
+            out["scores"].append(torch.sigmoid(network(torch.tensor([ids])).logits[0, 0]).item())
+    return out
+
+
+def vectors(network, encode, dense: list[torch.Tensor]) -> dict:
     texts = [*TEXTS, LONG]
     out = dict(texts=texts, tokens=[], mean=[], cls=[])
     for text in texts:
-        ids = tokenizer.encode(text)
+        ids = encode(text)
         with torch.no_grad():
             states = network(torch.tensor([ids])).last_hidden_state[0].double().numpy()
         out["tokens"].append(ids)
@@ -122,19 +127,20 @@ def convert(folder: Path, llama_cpp: LlamaCpp) -> None:
 def make(name: str, out: Path, llama_cpp: LlamaCpp) -> None:
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
-    modern = name == "modernbert"
-    tokenizer = (modern_tokenizer if modern else gemma_tokenizer)(folder)
-    kind = transformers.ModernBertModel if modern else transformers.Gemma3TextModel
+    modern, ranks = name.startswith("modernbert"), name.endswith("_rank")
+    encode = (modern_tokenizer if modern else gemma_tokenizer)(folder)
+    kind = transformers.ModernBertForSequenceClassification if ranks else transformers.ModernBertModel if modern else transformers.Gemma3TextModel
     dense = [] if modern else dense_modules(folder)
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(dict(word_embedding_dimension=32, pooling_mode_mean_tokens=True)))
+    if not ranks:
+        (folder / "1_Pooling").mkdir(exist_ok=True)
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(dict(word_embedding_dimension=32, pooling_mode_mean_tokens=True)))
 
     def build():
-        network = kind._from_config(modern_config() if modern else gemma_config(), attn_implementation="eager")
+        network = kind._from_config(modern_config(ranks) if modern else gemma_config(), attn_implementation="eager")
         fill_weights(network, 1)
         return network.eval()
     with in_double_precision():
-        expected = vectors(build(), tokenizer, dense)
+        expected = scores(build(), encode) if ranks else vectors(build(), encode, dense)
     build().save_pretrained(folder)
     # As published files say: the whole window instead of the one that transformers computes with, and the epsilon under its other name.
     config = json.loads((folder / "config.json").read_text()) | (dict(layer_norm_eps=1e-5) if modern else dict(sliding_window=16))
@@ -151,7 +157,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     llama_cpp = LlamaCpp(arguments.llama_cpp)
-    for name in ["modernbert", "embeddinggemma"]:
+    for name in ["modernbert", "modernbert_rank", "embeddinggemma"]:
         make(name, arguments.out, llama_cpp)
 
 

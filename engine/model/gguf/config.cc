@@ -127,13 +127,19 @@ Status ReadOnlyNetwork(const Keys& keys, const std::string& prefix, ModelConfig&
 }
 
 // A classifier with one label scores pairs of texts, whether the file says so or not.
-Status ReadRanking(const ModelFile& model, ModelConfig& c) {
+Status ReadRanking(const ModelFile& model, const Keys& keys, const std::string& prefix,
+                   ModelConfig& c) {
   const TensorInfo* output = model.Find("cls.output.weight");
   if (output == nullptr) return OkStatus();
   if (output->rows != 1)
     return base::Unimplemented("a classifier of ", output->rows,
                                " labels is not supported; one with a single label ranks texts");
   c.pooling_type = kPoolingRank;
+  // A BERT's classifier is of the first token. Source: llama.cpp.
+  const bool mean_if_absent = c.architecture->name == "modern-bert";
+  ASSIGN_OR_RETURN(const int pooling, keys.Int(prefix + "classifier.pooling_type",
+                                               mean_if_absent ? kPoolingMean : kPoolingFirst));
+  c.ranks_by_mean = pooling == kPoolingMean;
   return OkStatus();
 }
 
@@ -267,7 +273,7 @@ Result<ModelConfig> ConfigFromMetadata(const ModelFile& model) {
   if (keys.Has(rms_eps)) c.architecture = WithNorm(*c.architecture, Norm::kRms);
   RETURN_IF_ERROR(RefuseKeys(keys, prefix, *c.architecture));
   RETURN_IF_ERROR(ReadShapes(keys, prefix, c));
-  if (c.architecture->encoder) RETURN_IF_ERROR(ReadRanking(model, c));
+  if (c.architecture->encoder) RETURN_IF_ERROR(ReadRanking(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufRecurrent(keys, model.metadata, prefix, c));
   RETURN_IF_ERROR(ReadExperts(model, keys, prefix, c));
   RETURN_IF_ERROR(ReadGgufScales(keys, prefix, c));

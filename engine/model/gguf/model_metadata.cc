@@ -170,6 +170,8 @@ void AddConfig(const ModelConfig& c, MetadataBuilder& out) {
   out.Uint(prefix + "embedding_length", U32(c.hidden_size));
   if (c.architecture->encoder) out.Bool(prefix + "attention.causal", false);
   if (c.pooling_type >= 0) out.Uint(prefix + "pooling_type", U32(c.pooling_type));
+  if (c.ranks())
+    out.Uint(prefix + "classifier.pooling_type", c.ranks_by_mean ? kPoolingMean : kPoolingFirst);
   out.Uint(prefix + "block_count", U32(c.num_hidden_layers));
   const bool recurrent = c.recurrent.any(), uneven = c.architecture->window_heads;
   if (!recurrent && !uneven) out.Uint(prefix + "feed_forward_length", U32(c.intermediate_size));

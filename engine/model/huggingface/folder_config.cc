@@ -77,6 +77,10 @@ Status ReadRanking(const Json& json, ModelConfig& c) {
     return base::Unimplemented("a classifier of ", count,
                                " labels is not supported; one with a single label ranks texts");
   c.pooling_type = kPoolingRank;
+  const Json *pooling = json.Find("classifier_pooling"), *act = json.Find("classifier_activation");
+  c.ranks_by_mean = pooling != nullptr && pooling->is_string() && pooling->as_string() == "mean";
+  if (act != nullptr && (!act->is_string() || act->as_string() != "gelu"))
+    return base::Unimplemented("classifier_activation = ", act->Dump(), " is not supported");
   return OkStatus();
 }
 

@@ -40,6 +40,8 @@ constexpr std::array kGlobalModules = {
     ModuleName{"2_Dense.linear", "dense_2"},  // sentence-transformers
     ModuleName{"3_Dense.linear", "dense_3"},
     ModuleName{"pooler.dense", "cls"},  // of those that rank
+    ModuleName{"head.dense", "cls"},    // modernbert
+    ModuleName{"head.norm", "cls.norm"},
     ModuleName{"classifier", "cls.output"},
     ModuleName{"classifier.dense", "cls"},  // xlm-roberta
     ModuleName{"classifier.out_proj", "cls.output"},
@@ -241,9 +243,9 @@ constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "tr
                                                             "backbone.layers.", "encoder.layer."};
 
 // True for the parts of encoders behind their layers, which are for other tasks than vectors.
-bool IsOfAnotherTask(std::string_view name) {
-  for (const std::string_view begin :
-       {"cls.", "lm_head.", "embeddings.position_ids", "head.", "decoder."})
+bool IsOfAnotherTask(std::string_view name, bool ranks) {
+  if (!ranks && name.starts_with("head.")) return true;
+  for (const std::string_view begin : {"cls.", "lm_head.", "embeddings.position_ids", "decoder."})
     if (name.starts_with(begin)) return true;
   return false;
 }
@@ -332,7 +334,7 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, 
     for (const std::string_view prefix : {"bert.", "roberta."})
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
     if (!ranks && name.starts_with("pooler.")) return GgufName{};
-    if (IsOfAnotherTask(name)) return GgufName{};
+    if (IsOfAnotherTask(name, ranks)) return GgufName{};
     // Without a head, a model's own names have no prefix.
     for (const std::string_view begin : {"layers.", "embed_tokens.", "norm.", "embeddings.norm.",
                                          "embeddings.tok_embeddings.", "final_norm."})

@@ -72,6 +72,8 @@ Status WeightPlan::SharedEncoder() {
   RETURN_IF_ERROR(NormOf("token_embd_norm", d, weights_.embedding_norm));
   if (model_.config.ranks()) {
     RETURN_IF_ERROR(LinearOf("cls", d, d, true, weights_.rank.dense));
+    if (model_.Find("cls.norm.weight") != nullptr)
+      RETURN_IF_ERROR(NormOf("cls.norm", d, weights_.rank.norm));
     RETURN_IF_ERROR(LinearOf("cls.output", 1, d, true, weights_.rank.output));
   }
   const TensorInfo* types = model_.Find("token_types.weight");

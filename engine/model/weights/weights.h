@@ -176,8 +176,9 @@ struct LayerWeights {
 
 // The head of an encoder that ranks pairs of texts (exec/rank_head.h).
 struct RankWeights {
-  Linear dense;   // [D, D]
-  Linear output;  // [1, D]
+  Linear dense;      // [D, D]
+  NormWeights norm;  // [D], or none
+  Linear output;     // [1, D]
 };
 
 // The most dense modules behind a pooling (exec/vector_head.h).
