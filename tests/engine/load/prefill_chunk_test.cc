@@ -8,6 +8,7 @@ namespace {
 
 int ChunkOf(int experts, int used) {
   model::ModelConfig config;
+  config.architecture = *model::FindArchitecture("llama");
   config.experts.num_experts = experts;
   config.experts.num_experts_per_tok = used;
   return PrefillChunk(config);
