@@ -39,6 +39,10 @@ class LoadQueue {
   // in vain; the others for some seconds with pauses, whichever models wait, so that nobody stops
   // them for long. `counted`: requests of the client among the model's that do not go on yet.
   bool HoldsBack(const ServedModel& model, const std::string& client, int counted);
+  // The same of a request that waits; false if its client has left.
+  bool HoldsBack(const ServedModel& model, const WaitingRequest& waiting, int counted) {
+    return !waiting.has_left() && HoldsBack(model, waiting.client, counted);
+  }
   // Notes that a model was not loaded, because others were busy for too long.
   void AddWaitedInVain(const Model& model);
   // Takes the requests whose clients have left. A model for which nobody waits any more is removed.

@@ -19,7 +19,7 @@ bool LiesIn(const fs::path& home, const fs::path& real) {
   return std::ranges::mismatch(home, real).in1 == home.end();
 }
 
-// Checks what lies in `folder` itself. A link to a folder counts, too.
+// Checks the entries of `folder` itself. A link to a folder counts, too.
 Status CheckFolder(const fs::path& folder, const fs::path& home) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {

@@ -20,6 +20,8 @@ struct WaitingRequest {
   std::function<void(const Status&)> woken;  // called once: how the load ended
   std::function<bool()> gone = {};           // true once the client has left; may be empty
   std::string client = {};                   // a tenant
+
+  bool has_left() const { return gone && gone(); }
 };
 
 // A model and what its sleep depends on. Members behind `service` are guarded by ServedModels.

@@ -23,12 +23,12 @@ class ParkedRequests {
     parked_.push_back(std::move(parked));
     parked_.back().model->CountRequest(parked_.back().waiting.client, -1);
   }
-  // Takes the requests whose models are not held back any more, or `all`; they count again.
-  // Requires: ServedModels' mutex is held.
+  // Takes the requests that are not held back any more, or whose clients have left, or
+  // `all`; they count again. Requires: ServedModels' mutex is held.
   std::vector<Parked> Take(LoadQueue& queue, bool all) {
     std::vector<Parked> taken;
     std::erase_if(parked_, [&](Parked& each) {
-      if (!all && queue.HoldsBack(*each.model, each.waiting.client, 0)) return false;
+      if (!all && queue.HoldsBack(*each.model, each.waiting, 0)) return false;
       each.model->CountRequest(each.waiting.client, 1);
       taken.push_back(std::move(each));
       return true;

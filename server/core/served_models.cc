@@ -157,7 +157,7 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest wai
       changed_.NotifyAll();
       if (examiner_.has_value()) examiner_->Look();
       return;
-    } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model, waiting.client, 1)) {
+    } else if (purpose == Purpose::kRequest && queue_.HoldsBack(model, waiting, 1)) {
       parked_.Add({found, held, std::move(waiting)});
       if (model.idle()) changed_.NotifyAll();
       return;
@@ -297,7 +297,7 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
                                .on_progress = [this] { Unpark(); }});
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
-  // first, but for one that comes from flash there, and then what it needs and a half.
+  // first, but for one that comes from flash there, and then half as much again as it needs.
   const std::int64_t total = BudgetOfAll(front()), part = total / base::IntSize(models_.Listed());
   const bool from_flash = !model.service.config().model.memory.bundle.empty();
   const std::int64_t left = BudgetFor(total, models_.All(), model);

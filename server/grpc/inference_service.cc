@@ -137,6 +137,7 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     ended_ = true;
     const ::grpc::Status told = ToGrpc(place_.service, status);
     request_context_.End(status);
+    model_.reset();  // a client that does not take its answer does not keep it awake
     if (!status.ok()) {
       Response().Swap(&response_);
       return this->Finish(told);

@@ -172,6 +172,7 @@ void Session::RespondInFull() {
   }
   Respond(answer_->FullResponse());
   answer_.reset();
+  model_.reset();  // nor does a slow reader of a whole answer keep it awake
 }
 
 // A stream that is silent for long, in the queue or during prefill, gets a comment.
