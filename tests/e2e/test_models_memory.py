@@ -57,6 +57,18 @@ def test_a_slow_reader_keeps_no_model_awake(tmp_path, smollm):
             assert text_of(ask(d, "smol"))
 
 
+def test_a_slow_reader_of_a_whole_answer_keeps_no_model_awake(tmp_path, smollm, truth):
+    """The answer was made, and held its model until its last byte had been sent."""
+    body = json.dumps({"model": "smol", "messages": [{"role": "user", "content": "x"}], "n": 8, "logprobs": True, "top_logprobs": 20, "max_tokens": 100,
+                       "ignore_eos": True}).encode()
+    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", d.port))
+        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert slow.recv(100).startswith(b"HTTP/1.1 200")
+        assert text_of(ask(d, "tide")) == truth["tide"]
+
+
 def test_operators_act_while_no_model_can_be_had(tmp_path, smollm):
     """Their requests woke the first model, or waited for it."""
     with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
