@@ -13,8 +13,8 @@
 
 namespace thermocline::exec {
 
-// How far a text is, between its parts. A layer's pass over a text of several parts stores the K
-// and V of all its tokens, the next one computes the tokens.
+// A text's progress between its parts. A layer's first pass over a text of several parts stores the
+// K and V of all its tokens, the second one computes the tokens.
 struct TextProgress {
   std::vector<float> residual;  // [T, D]
   int layer = 0;
@@ -32,8 +32,8 @@ class TextParts {
     const AttentionBlock& attention;
     nn::Workspace& workspace;
     StepTokens& step;
-    // Of the step's tokens: the residual before the layers; a layer, of the residual, or its K and
-    // V alone.
+    // These compute for the step's tokens: the residual before the layers; a layer, from the
+    // residual; its K and V alone.
     std::function<Status()> embed;
     std::function<Status(int, AttentionBlock::Keys)> compute;
     std::function<Status(int)> store;

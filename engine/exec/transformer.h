@@ -112,7 +112,8 @@ class Transformer {
   std::vector<float> VectorOf(std::vector<float> pooled) {
     return vector_head_.has_value() ? vector_head_->Apply(std::move(pooled)) : std::move(pooled);
   }
-  // The score of a pair of texts, from the hidden state [D] of its first token (RankHead).
+  // The score of a pair of texts, from its first token's hidden state [D] or, with ranks_by_mean,
+  // from the mean of all (RankHead).
   // Requires: config().ranks().
   float RankScore(std::span<const float> state);
   // One sequence's part of a shared step.
@@ -207,7 +208,7 @@ class Transformer {
  private:
   // Places the tokens of a step; returns the number of rows of logits.
   int Begin(std::span<const Part> parts, Step step);
-  // Of the tiers that fetch weights.
+  // Tells the tiers that fetch weights that the step ends here.
   void AbandonStep();
   // Returns errors of the flash tier only, for a table that stays in the file.
   Status Embed();

@@ -180,7 +180,7 @@ inline constexpr std::array kArchitectures = {
               a.window_period = 2;
             }),
     Variant("gemma3", "gemma3_text", [](Architecture& a) { MakeGemma3(a); }),
-    // Of gemma3_text it is the one with use_bidirectional_attention (huggingface/config.cc).
+    // A gemma3_text with use_bidirectional_attention is this one (huggingface/config.cc).
     Variant("gemma-embedding", "gemma3_text", [](Architecture& a) { MakeGemmaEmbedding(a); }),
     Variant("llama4", "llama4_text", [](Architecture& a) { MakeLlama4(a); }),
     Variant("muse-glimmer", "muse_glimmer_text", [](Architecture& a) { MakeMuseGlimmer(a); }),

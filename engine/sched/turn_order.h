@@ -18,8 +18,8 @@ namespace thermocline::sched {
 // Not thread-safe.
 class TurnOrder {
  public:
-  // What ends a turn before its tokens are spent: nothing, requests of other tenants and of higher
-  // priority, or any request.
+  // A turn ends before its tokens are spent for no request, for those of other tenants and of
+  // higher priority, or for any.
   enum class Turn { kLasts, kEndsForOthers, kEnds };
   struct Candidate {
     int priority = 0;

@@ -16,7 +16,7 @@ import numpy as np
 import ollama
 import openai
 import pytest
-from conftest import Daemon, run
+from conftest import Daemon, run, wait_until
 from test_security import KEYS, key_line
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
@@ -96,7 +96,7 @@ def test_a_long_text_holds_up_no_other_client(long_texts, tmp_path):
             return answer.json()["data"][0]["embedding"], time.monotonic()
         alone = ask("ops", 5)[0]
         long = pool.submit(ask, "alice", 6000)
-        time.sleep(0.3)
+        wait_until(lambda: d.admin.get("/admin/requests").json()["requests"])
         answers = [ask("ops", 5) for _ in range(5)]
         assert all(vector == alone for vector, _ in answers)
         assert answers[-1][1] < long.result()[1], "the short texts waited for the long one"
@@ -118,7 +118,7 @@ def test_a_long_text_of_a_model_from_flash_holds_up_no_other_client(tmp_path):
 
         short = ask("ops", 5).json()["data"]
         long = pool.submit(ask, "alice", 6000)
-        time.sleep(0.3)
+        wait_until(lambda: d.admin.get("/admin/requests").json()["requests"])
         assert ask("ops", 5).json()["data"] == short and not long.done()
         begin = time.monotonic()
         d.process.terminate()
