@@ -302,7 +302,7 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
   const bool from_flash = !model.service.config().model.memory.bundle.empty();
   const std::int64_t left = BudgetFor(total, models_.All(), model);
   for (std::int64_t budget = part, tried = 0; !from_flash && budget > tried && budget < left;) {
-    const Status in_memory = load_within(tried = budget, /*in_memory=*/true);
+    Status in_memory = load_within(tried = budget, /*in_memory=*/true);
     if (in_memory.ok()) return in_memory;
     budget = tried == part ? BytesNeeded(in_memory) / 2 * 3 : 0;
   }

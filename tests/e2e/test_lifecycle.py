@@ -127,7 +127,7 @@ def test_a_process_that_stands_still_is_not_alive(tmp_path):
 
 class StoppedThread:
     """Holds one thread of a process, by default its main thread, as a debugger does, while its others go on. Source: ptrace(2)."""
-    SEIZE, INTERRUPT, DETACH, ALL = 0x4206, 0x4207, 17, 0x40000000
+    SEIZE, INTERRUPT, DETACH, CONT, ALL = 0x4206, 0x4207, 17, 7, 0x40000000
 
     def __init__(self, pid, name=None):
         tasks = Path(f"/proc/{pid}/task")
@@ -139,9 +139,18 @@ class StoppedThread:
     def __enter__(self):
         if self.ptrace(self.SEIZE, self.id, None, None) != 0:
             pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+        self._stop()
+        return self
+
+    def _stop(self):
         assert self.ptrace(self.INTERRUPT, self.id, None, None) == 0
         assert os.waitpid(self.id, self.ALL)[0] == self.id
-        return self
+
+    def step(self):
+        """Lets it go on for a moment: a lock that it held where it was stopped, the log's say, is given back."""
+        assert self.ptrace(self.CONT, self.id, None, None) == 0
+        time.sleep(0.001)
+        self._stop()
 
     def __exit__(self, *unused):
         assert self.ptrace(self.DETACH, self.id, None, None) == 0 or ctypes.get_errno() == errno.ESRCH  # it has ended
@@ -184,12 +193,12 @@ def test_a_drain_while_loading_ends_the_daemon(systemd, smollm, end):
     with Daemon(f"model.path={smollm}", "model.verify=true", env=systemd.env, wait=False) as d:
         wait_until(lambda: d.port is not None)
         wait_until(lambda: systemd.listen(0.05))  # the thread that minds signals is there: the main one may be stopped
-        with StoppedThread(d.process.pid), socket.create_connection(("127.0.0.1", d.port)) as s:
+        with StoppedThread(d.process.pid) as main, socket.create_connection(("127.0.0.1", d.port)) as s:
             if end == "SIGTERM":
                 s.sendall(b"GET /")  # a request in progress
                 wait_until(lambda: d.admin.get("/health/ready").json()["error"]["message"].startswith("the model is loading"))
             assert d.admin.post("/admin/drain", headers=JSON).status_code == 202
-            systemd.wait(STOPPING="1")
+            wait_until(lambda: any("STOPPING" in m for m in systemd.listen(0.5)) or main.step())
             if end == "SIGTERM":
                 time.sleep(0.3)  # a drain of nothing would be over
                 assert d.process.poll() is None
