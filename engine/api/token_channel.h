@@ -114,6 +114,26 @@ class TokenChannel {
     return FullLocked();
   }
 
+  // True once Finish was called: what waits here is all that follows.
+  bool ended() const {
+    const base::MutexLock lock(mutex_);
+    return ended_;
+  }
+  // Bytes that wait here.
+  struct Waiting {
+    std::size_t text = 0, numbers = 0;  // UTF-8; tokens, scores and vectors
+  };
+  Waiting waiting() const {
+    const base::MutexLock lock(mutex_);
+    Waiting bytes = {
+        .text = pending_.text.size(),
+        .numbers = pending_.tokens.size() * sizeof(int) +
+                   (pending_.scores.size() + pending_.prompt_scores.size()) * sizeof(Score)};
+    for (const auto& embedding : pending_.embeddings)
+      bytes.numbers += embedding.size() * sizeof(float);
+    return bytes;
+  }
+
   // Producer.
   void Begin() { begun_.store(true, std::memory_order_relaxed); }
   void Push(int token, const std::string& text, std::span<const Score> scores = {}) {

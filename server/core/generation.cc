@@ -23,7 +23,7 @@ Status FailureOf(const TokenChannel::Update& update) {
   if (update.reason == FinishReason::kError) return update.error;
   switch (update.usage.cause) {
     case CancelCause::kDeadline:
-      return base::DeadlineExceeded("the time that the request may take is over");
+      return TimeIsOver();
     case CancelCause::kApi:
       return base::Cancelled("the request was cancelled by its id");
     case CancelCause::kSlowReader:
@@ -38,6 +38,8 @@ Status TooManyConnections(int connections_max) {
                                  connections_max, " of server.connections_max; close some")
       .WithReason(Reason::kConnections);
 }
+
+Status TimeIsOver() { return base::DeadlineExceeded("the time that the request may take is over"); }
 
 Status ShuttingDown() {
   return base::Unavailable("the server is shutting down").WithReason(Reason::kDraining);
@@ -106,6 +108,7 @@ bool Generation::TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) 
     channel = choice.channel;
   }
   if (channel == nullptr || !channel->TakeUpdate(update)) return false;
+  taken_at_ = Clock::now();
   if (update.finished) update.usage.energy_j = Joules(update.usage);
   Observe(choice, update);
   return true;
@@ -116,6 +119,32 @@ bool Generation::begun() const {
   return finished_ > 0 || std::any_of(choices_.begin(), choices_.end(), [](const Choice& choice) {
            return choice.channel != nullptr && choice.channel->begun();
          });
+}
+
+std::optional<TokenChannel::Waiting> Generation::rest() const {
+  TokenChannel::Waiting rest;
+  const base::MutexLock lock(mutex_);
+  for (const Choice& choice : choices_) {
+    if (choice.channel == nullptr) continue;  // its end was taken
+    if (!choice.channel->ended()) return std::nullopt;
+    const TokenChannel::Waiting bytes = choice.channel->waiting();
+    rest.text += bytes.text;
+    rest.numbers += bytes.numbers;
+  }
+  return rest;
+}
+
+void Generation::GiveUpUnread(Clock::duration patience) {
+  const base::MutexLock taking(take_mutex_);
+  if (Clock::now() < taken_at_ + patience) return;
+  std::vector<std::shared_ptr<TokenChannel>> channels;
+  {
+    const base::MutexLock lock(mutex_);
+    for (const Choice& choice : choices_)
+      if (choice.channel != nullptr) channels.push_back(choice.channel);
+  }
+  if (std::ranges::none_of(channels, [](const auto& channel) { return channel->full(); })) return;
+  for (const auto& channel : channels) channel->Cancel(CancelCause::kSlowReader);
 }
 
 bool Generation::given_up() const {

@@ -21,6 +21,8 @@ class Service;
 
 // Returns the error of a choice that ended with kError or kCancelled. Requires: it ended so.
 Status FailureOf(const TokenChannel::Update& update);
+// The error of a request that has taken all the time it may.
+Status TimeIsOver();
 // The error of work that is unfinished when the daemon stops.
 Status ShuttingDown();
 // The error of a connection beyond a key's limit.
@@ -64,10 +66,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool TakeUpdate(int index, TokenChannel::Update& update);
   // True once the engine has started one of the choices.
   bool begun() const;
+  // The bytes that are to be taken, once the engine has ended every choice; nullopt before.
+  std::optional<TokenChannel::Waiting> rest() const;
   // True once the end of every choice has been taken.
   bool finished() const { return finished_ == choices(); }
   // True if the engine cancelled it because its client does not read.
   bool given_up() const;
+  // Lets the engine cancel it, with kSlowReader, if a choice is paused because nothing was taken
+  // for `patience`. The ends of its choices are still to be taken.
+  void GiveUpUnread(std::chrono::steady_clock::duration patience);
   // Cancels the work. After kDisconnect, kDeadline, kSlowReader or kOtherChoice no client reads the
   // rest, so `on_ready` is not called and no output is taken any more. After other causes every
   // choice still ends, with FinishReason::kCancelled.
@@ -91,6 +98,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
   std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
+  std::chrono::steady_clock::time_point taken_at_ GUARDED_BY(take_mutex_);  // the last output
   base::Mutex take_mutex_;     // serializes TakeUpdate and its counting; acquired before mutex_
   mutable base::Mutex mutex_;  // guards on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;

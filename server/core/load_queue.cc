@@ -72,7 +72,7 @@ void LoadQueue::AddWaitedInVain(const Model& model) {
   in_vain_.push_back({model, model->busy_since, now + kBusyWait, ClientsOf(*model)});
 }
 
-std::vector<LoadQueue::Waiting> LoadQueue::WaitingForBusy() const {
+std::vector<LoadQueue::Waiting> LoadQueue::AllWaiting() const {
   std::vector<Waiting> waiting;
   for (const Model& model : queue_)
     if (model->tried_at >= 0)
@@ -82,13 +82,19 @@ std::vector<LoadQueue::Waiting> LoadQueue::WaitingForBusy() const {
   return waiting;
 }
 
+bool LoadQueue::WaitsForBusy() const {
+  return std::ranges::any_of(queue_, [](const Model& model) {
+    return model->tried_at >= 0 && Clock::now() > model->busy_since + kHoldBackAfter;
+  });
+}
+
 bool LoadQueue::HoldsBack(const ServedModel& model, const std::string& client, int counted) {
   if (model.pinned || !model.loaded() || (queue_.empty() && in_vain_.empty())) return false;
   const auto now = Clock::now();
   const auto running = model.clients.find(client);
   const bool keeps_busy = running != model.clients.end() && running->second > counted;
   bool due = false;
-  for (const Waiting& each : WaitingForBusy()) {
+  for (const Waiting& each : AllWaiting()) {
     if (each.model.get() == &model || now <= each.since + kHoldBackAfter) continue;
     // One that is answered by the model itself is who it should wait for.
     const bool for_another = std::ranges::any_of(each.clients, [&](const std::string& waiting) {
@@ -102,19 +108,19 @@ bool LoadQueue::HoldsBack(const ServedModel& model, const std::string& client, i
   return now < held_back_at_ + kHoldBackFor;
 }
 
-std::vector<WaitingRequest> LoadQueue::TakeGone() {
-  std::vector<WaitingRequest> gone;
+std::vector<WaitingRequest> LoadQueue::TakeEnded() {
+  std::vector<WaitingRequest> ended;
   const auto waiting = queue_;
   for (const Model& model : waiting) {
-    const std::size_t before = gone.size();
+    const std::size_t before = ended.size();
     std::erase_if(model->waiting, [&](WaitingRequest& each) {
-      const bool left = each.gone && each.gone();
-      if (left) gone.push_back(std::move(each));
-      return left;
+      const bool ends = each.has_left() || each.is_late();
+      if (ends) ended.push_back(std::move(each));
+      return ends;
     });
-    if (gone.size() > before && model->waiting.empty()) Remove(*model);
+    if (ended.size() > before && model->waiting.empty()) Remove(*model);
   }
-  return gone;
+  return ended;
 }
 
 }  // namespace thermocline::server

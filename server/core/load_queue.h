@@ -39,14 +39,17 @@ class LoadQueue {
   // in vain; the others for some seconds with pauses, whichever models wait, so that nobody stops
   // them for long. `counted`: requests of the client among the model's that do not go on yet.
   bool HoldsBack(const ServedModel& model, const std::string& client, int counted);
-  // The same of a request that waits; false if its client has left.
+  // The same of a request that waits; false if its client has left or its time is over.
   bool HoldsBack(const ServedModel& model, const WaitingRequest& waiting, int counted) {
-    return !waiting.has_left() && HoldsBack(model, waiting.client, counted);
+    return !waiting.has_left() && !waiting.is_late() && HoldsBack(model, waiting.client, counted);
   }
+  // True if a model has waited for some seconds for busy ones.
+  bool WaitsForBusy() const;
   // Notes that a model was not loaded, because others were busy for too long.
   void AddWaitedInVain(const Model& model);
-  // Takes the requests whose clients have left. A model for which nobody waits any more is removed.
-  std::vector<WaitingRequest> TakeGone();
+  // Takes the requests whose clients have left or whose time is over. A model for which nobody
+  // waits any more is removed.
+  std::vector<WaitingRequest> TakeEnded();
 
  private:
   int ExaminedFor(const ServedModel& model) const;
@@ -58,7 +61,7 @@ class LoadQueue {
     Clock::time_point since, until;
     std::set<std::string> clients;
   };
-  std::vector<Waiting> WaitingForBusy() const;
+  std::vector<Waiting> AllWaiting() const;
 
   std::map<std::string, int> examined_;  // examinations by client
   std::vector<Waiting> in_vain_;

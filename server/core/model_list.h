@@ -20,8 +20,12 @@ struct WaitingRequest {
   std::function<void(const Status&)> woken;  // called once: how the load ended
   std::function<bool()> gone = {};           // true once the client has left; may be empty
   std::string client = {};                   // a tenant
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 
   bool has_left() const { return gone && gone(); }
+  bool is_late() const {
+    return deadline.has_value() && std::chrono::steady_clock::now() >= *deadline;
+  }
 };
 
 // A model and what its sleep depends on. Members behind `service` are guarded by ServedModels.

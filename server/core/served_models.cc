@@ -17,6 +17,8 @@ namespace thermocline::server {
 namespace {
 
 constexpr std::chrono::seconds kLookInterval{1}, kNoWait{0};
+// A client that takes nothing for so long keeps its model busy no longer while others wait for it.
+constexpr std::chrono::seconds kReaderPatience{5};
 
 }  // namespace
 
@@ -102,10 +104,7 @@ Status ServedModels::LoadFirst() {
   Status first = *Load(*first_);
   if (!several()) return first;
   if (!first.ok() && !first_->found) {
-    {
-      const base::MutexLock lock(mutex_);
-      stops_ = true;
-    }
+    Stop();
     // Requests that wait for other models go on before their connections end.
     for (const auto& model : models_.All()) EndWait(*model, ShuttingDown());
     return first_->failure;
@@ -166,10 +165,13 @@ void ServedModels::Wake(const std::shared_ptr<Service>& held, WaitingRequest wai
   waiting.woken(now);
 }
 
-void ServedModels::Unpark() {
+void ServedModels::LetGo() {
   base::MutexLock lock(mutex_);
+  const auto ended = queue_.TakeEnded();
   auto taken = parked_.Take(queue_, stops_);
   lock.Unlock();
+  for (const WaitingRequest& each : ended)
+    each.woken(each.has_left() ? ClientGone() : TimeIsOver());
   for (auto& each : taken) Wake(each.held, std::move(each.waiting));
 }
 
@@ -200,8 +202,8 @@ void ServedModels::Run() {
   for (bool more = true;;) {  // facts to be read
     SleepExpired();
     GrowOne();
-    DropLeft();
-    Unpark();
+    GiveUpUnread();
+    LetGo();
     models_.ForgetUnused();
     const std::shared_ptr<Model> next = NextToLoad(more ? kNoWait : kLookInterval);
     {
@@ -216,7 +218,7 @@ void ServedModels::Run() {
     if (loaded.has_value()) EndWait(*next, *loaded);
   }
   for (const auto& model : models_.All()) EndWait(*model, ShuttingDown());
-  Unpark();
+  LetGo();
 }
 
 // nullptr: none within `most`, or a model is to sleep. One that waits for others delays none.
@@ -294,7 +296,7 @@ Status ServedModels::LoadWithin(Model& model, bool& busy) {
                                .in_memory = in_memory,
                                .resident_before = ResidentBeside(models_.All(), model),
                                .cancelled = &cancelled_,
-                               .on_progress = [this] { Unpark(); }});
+                               .on_progress = [this] { LetGo(); }});
   };
   // A context that nobody configured takes all memory there is; so the model's equal part is tried
   // first, but for one that comes from flash there, and then half as much again as it needs.
@@ -350,11 +352,13 @@ void ServedModels::SleepExpired() {
   }
 }
 
-void ServedModels::DropLeft() {
-  base::MutexLock lock(mutex_);
-  const auto left = queue_.TakeGone();
-  lock.Unlock();
-  for (const WaitingRequest& each : left) each.woken(ClientGone());
+void ServedModels::GiveUpUnread() {
+  {
+    const base::MutexLock lock(mutex_);
+    if (!queue_.WaitsForBusy()) return;
+  }
+  for (const auto& model : models_.All())
+    if (model->loaded()) model->service.GiveUpUnread(kReaderPatience);
 }
 
 void ServedModels::GrowOne() {
@@ -371,14 +375,15 @@ void ServedModels::GrowOne() {
   model->service.Sleep();
 }
 
+void ServedModels::Stop() {
+  const base::MutexLock lock(mutex_);
+  stops_ = cancelled_ = true;
+  changed_.NotifyAll();
+}
+
 void ServedModels::BeginDrain() {
   pulls_.End();
-  {
-    const base::MutexLock lock(mutex_);
-    stops_ = true;
-    changed_.NotifyAll();
-  }
-  cancelled_ = true;
+  Stop();
   for (const auto& model : models_.All()) {
     model->service.BeginDrain();
     EndWait(*model, ShuttingDown());
@@ -386,12 +391,7 @@ void ServedModels::BeginDrain() {
 }
 
 void ServedModels::StopEngines() {
-  {
-    const base::MutexLock lock(mutex_);
-    stops_ = true;
-    changed_.NotifyAll();
-  }
-  cancelled_ = true;
+  Stop();
   if (loader_.joinable()) loader_.join();
   examiner_.reset();
   for (const auto& model : models_.All()) model->service.StopEngine();

@@ -114,12 +114,15 @@ class ServedModels {
   bool MakeRoomFor(Model& model, std::int64_t needed, bool& busy) EXCLUDES(mutex_);
   std::shared_ptr<Model> NextToExamine() EXCLUDES(mutex_);
   void SleepExpired();
-  // Ends the waiting of requests whose clients have left.
-  void DropLeft() EXCLUDES(mutex_);
+  // Gives up the answers that nobody reads while a model waits for busy ones.
+  void GiveUpUnread() EXCLUDES(mutex_);
   // Loads a model that comes from flash again, once others have left it memory.
   void GrowOne() EXCLUDES(mutex_);
-  // Lets requests go on whose models are not held back any more.
-  void Unpark() EXCLUDES(mutex_);
+  // Lets requests go on whose models are not held back any more, and ends the waiting of those
+  // whose clients have left or whose time is over.
+  void LetGo() EXCLUDES(mutex_);
+  // Lets no request and no load go on.
+  void Stop() EXCLUDES(mutex_);
   void PutToSleep(Model& model, const char* why) REQUIRES(mutex_);
 
   const bool several_;

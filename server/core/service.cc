@@ -277,6 +277,10 @@ void Service::CancelGenerations() {
   if (Engine* loaded = engine()) loaded->CancelAll();
 }
 
+void Service::GiveUpUnread(std::chrono::steady_clock::duration patience) {
+  for (const auto& generation : Generations()) generation->GiveUpUnread(patience);
+}
+
 void Service::StopEngine() {
   published_ = false;
   // No thread takes answers any more. This breaks the reference cycles between sessions and

@@ -90,6 +90,8 @@ class Service {
   void BeginDrain();
   // Cancels every generation and reports it to the clients.
   void CancelGenerations();
+  // As Generation::GiveUpUnread, for every generation.
+  void GiveUpUnread(std::chrono::steady_clock::duration patience);
   // Destroys the engine. Requires: no thread serves requests any more.
   void StopEngine();
 

@@ -102,8 +102,10 @@ Status GenerateStream::Begin(const server::BodyCost& cost) {
     });
   };
   const auto gone = [self = shared_from_this()] { return self->finished_.load(); };
-  server::WakeHeld(model_,
-                   {.woken = on_woken, .gone = gone, .client = request_context_.caller().tenant});
+  server::WakeHeld(model_, {.woken = on_woken,
+                            .gone = gone,
+                            .client = request_context_.caller().tenant,
+                            .deadline = request_context_.time_limit()});
   return OkStatus();
 }
 
@@ -186,8 +188,9 @@ Status GenerateStream::Submit() {
 }
 
 void GenerateStream::Pump() {
-  if (generation_ == nullptr || writing_ || gone_ || finished_) return;
-  while (events_.empty() && !end_.has_value() && TakeUpdate()) continue;
+  if (gone_ || finished_) return;
+  if (generation_ != nullptr) TakeOutput();
+  if (writing_) return;
   if (!events_.empty()) {
     in_flight_ = std::move(events_.front());
     events_.pop_front();
@@ -195,8 +198,33 @@ void GenerateStream::Pump() {
     write_began_ = Clock::now();
     return StartWrite(&in_flight_);
   }
-  if (end_.has_value()) return FinishNow(*end_);
-  if (generation_->finished()) FinishNow(OkStatus());
+  if (end_.has_value()) FinishNow(*end_);
+}
+
+void GenerateStream::TakeOutput() {
+  const bool rest = TakesRest();
+  while ((rest || (events_.empty() && !writing_)) && !end_.has_value() && TakeUpdate()) continue;
+  if (!end_.has_value() && generation_->finished()) end_ = OkStatus();
+  if (end_.has_value()) ReleaseModel();
+}
+
+bool GenerateStream::TakesRest() {
+  constexpr std::size_t kMessageOfByteMax = 24;  // of a byte of log probabilities, in memory
+  const auto rest = generation_->rest();
+  if (!rest.has_value()) return false;
+  const std::size_t bytes = rest->text + rest->numbers * kMessageOfByteMax;
+  if (bytes <= server::kSmallAnswerBytes) return true;
+  rest_hold_.emplace(service_.request_memory(), request_context_.caller().tenant);
+  return rest_hold_->ReserveForAnswer(bytes);
+}
+
+void GenerateStream::ReleaseModel() {
+  request_context_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
+  request_context_.End(*end_);
+  // Other choices may still run after one failed.
+  if (!generation_->finished()) generation_->Cancel(CancelCause::kOtherChoice);
+  generation_.reset();
+  model_.reset();
 }
 
 bool GenerateStream::TakeUpdate() {
@@ -258,9 +286,6 @@ void GenerateStream::FinishNow(const Status& status) {
     request_context_.SetTokens(generation_->prompt_tokens(), generation_->tokens());
   request_context_.End(status);
   Finish(told);
-  // Other choices may still run after one failed.
-  if (generation_ != nullptr && !gone_ && !generation_->finished())
-    generation_->Cancel(CancelCause::kOtherChoice);
 }
 
 void GenerateStream::Cancel(CancelCause cause) {

@@ -23,9 +23,9 @@ inline constexpr const char* kGeneratePath = "/thermocline.v1.Inference/Generate
 
 // The threads of gRPC and the engine only post; all work runs on the strand, except long prompts,
 // which the service's workers tokenize. At most one write is in flight, and meanwhile no output is
-// taken from the generation: a slow reader gets several tokens in one message, and if they exceed
-// the channel's capacity, the engine pauses. Lives until gRPC is done with it and no posted handler
-// is left.
+// taken from the generation until it has ended: a slow reader gets several tokens in one message,
+// and if they exceed the channel's capacity, the engine pauses. Lives until gRPC is done with it
+// and no posted handler is left.
 class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1::GenerateEvent>,
                        public std::enable_shared_from_this<GenerateStream> {
  public:
@@ -62,8 +62,15 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   Status Submit();
   // Writes the available events.
   void Pump();
+  // Takes output, if the client has read the earlier one or all of it is made.
+  void TakeOutput();
+  // True if the rest of the output is to be taken at once, since the engine has made all of it, and
+  // there is memory for it.
+  bool TakesRest();
   // Takes the output of one choice; false if there is none.
   bool TakeUpdate();
+  // The output is made: a client that reads it slowly does not keep the model awake.
+  void ReleaseModel();
   void AddEvents(int choice);
   v1::GenerateEvent& AddEvent();
   // The client has disconnected: drops further output.
@@ -90,6 +97,7 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   int next_choice_ = 0;
   TokenChannel::Update update_;
   std::deque<v1::GenerateEvent> events_;  // not written yet
+  std::optional<server::RequestMemory::Hold> rest_hold_;
   v1::GenerateEvent in_flight_;
   std::uint64_t sequence_ = 0;
   bool writing_ = false, gone_ = false;

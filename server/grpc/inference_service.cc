@@ -72,7 +72,8 @@ class UnaryCall : public ::grpc::ServerBidiReactor<Request, Response> {
     };
     server::WakeHeld(model_, {.woken = woken,
                               .gone = [this] { return client_left_.load(); },
-                              .client = request_context_.caller().tenant});
+                              .client = request_context_.caller().tenant,
+                              .deadline = request_context_.time_limit()});
     return OkStatus();
   }
   Status HoldModel(server::ServedModels::Purpose purpose) {

@@ -10,6 +10,7 @@
 #include "server/core/refusal_table.h"
 #include "server/core/request_id.h"
 #include "server/core/request_limits.h"
+#include "server/core/submission.h"
 #include "server/core/trace_context.h"
 #include "server/grpc/refusal.h"
 
@@ -130,6 +131,10 @@ void RequestContext::OnMessage(std::size_t bytes, const std::string& id) {
 
 void RequestContext::SendId() {
   if (!std::exchange(id_sent_, true)) context_.AddInitialMetadata("x-request-id", id_);
+}
+
+std::optional<Clock::time_point> RequestContext::time_limit() const {
+  return server::DeadlineOf(arrived_, reloadable_->config.request_timeout_s, 0);
 }
 
 bool RequestContext::IsLate() const {

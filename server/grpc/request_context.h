@@ -46,6 +46,8 @@ class RequestContext {
   const Status& refusal() const { return refusal_; }
   // The client's deadline, or nullopt.
   std::optional<std::chrono::steady_clock::time_point> deadline() const { return deadline_; }
+  // The time at which the server ends it; nullopt = none.
+  std::optional<std::chrono::steady_clock::time_point> time_limit() const;
   // True if a cancellation that arrives now is due to the deadline. The client's clock ends the
   // call a little before ours, whose deadline was rounded up and delayed on its way.
   bool IsLate() const;

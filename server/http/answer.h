@@ -31,6 +31,9 @@ class Answer {
   virtual HttpResponse FullResponse() = 0;
   // An upper bound of the response's text in bytes; 0 if it is too small for RequestMemory.
   virtual std::size_t whole_bytes_max() const { return 0; }
+  // An upper bound of the text of a stream's output that is not returned yet, in bytes, once all of
+  // it is made; nullopt before.
+  virtual std::optional<std::size_t> rest_bytes_max() const { return std::nullopt; }
   // True once NextOutput or FullResponse has returned the last output.
   virtual bool ended() const = 0;
   // The first events of a stream, before anything is known; "" for an answer that is not streamed.

@@ -11,6 +11,7 @@ namespace {
 constexpr std::size_t kEventBytesMax = 16 << 10;  // approximate limit of one output
 // A byte of log probabilities makes 9 bytes of text (measured), a byte of an embedding 21.
 constexpr std::size_t kTextOfByteMax = 24;
+constexpr std::size_t kEscapedByteMax = 6;  // of a byte of text, as JSON
 
 }  // namespace
 
@@ -197,6 +198,12 @@ void GeneratedAnswer::FinishChoice(int index, Output& output) {
 
 std::size_t GeneratedAnswer::whole_bytes_max() const {
   return large() ? kept_bytes_ * kTextOfByteMax : 0;
+}
+
+std::optional<std::size_t> GeneratedAnswer::rest_bytes_max() const {
+  const auto rest = generation_->rest();
+  if (!rest.has_value()) return std::nullopt;
+  return rest->text * kEscapedByteMax + rest->numbers * kTextOfByteMax;
 }
 
 HttpResponse GeneratedAnswer::FullResponse() {

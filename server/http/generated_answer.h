@@ -27,6 +27,7 @@ class GeneratedAnswer : public Answer {
   Output NextOutput() override;
   HttpResponse FullResponse() override;
   std::size_t whole_bytes_max() const override;
+  std::optional<std::size_t> rest_bytes_max() const override;
   bool ended() const override { return ended_; }
   std::string Open() override;
   std::string KeepAlive() override;

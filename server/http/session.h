@@ -100,6 +100,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void WatchForDisconnect();
   void OnWatched(ErrorCode error);
   void TakeAnswer();
+  // True if the rest of a stream is to be taken at once, since the engine has made all of it, and
+  // there is memory for the part that the client has not read.
+  bool TakesRest();
   // Writes the complete response once there is memory for it.
   void RespondInFull();
   void KeepAlive();
@@ -108,6 +111,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnStreamWritten(ErrorCode error);
   void StreamDone();
   void CancelGeneration();
+  // The answer is made: a client that reads it slowly does not keep the model awake.
+  void ReleaseAnswer();
 
   // The service of the model that the current request names.
   std::shared_ptr<server::Service> HoldFirst() const {
@@ -129,7 +134,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<net::ConnectionPlace> place_;  // its place in the limit on connections
   RequestReader reader_;
   std::optional<RequestContext> request_context_;  // the current or last request
-  std::unique_ptr<Answer> answer_;                 // current answer, until its last byte is written
+  std::unique_ptr<Answer> answer_;                 // current answer, until all of it is made
   std::optional<StreamWriter> stream_;             // set from the answer's first events on
   bool sent_ = false;                              // the first bytes of an answer were sent
   bool unread_ = false;            // the client may still send bytes that are not needed

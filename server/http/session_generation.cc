@@ -144,21 +144,35 @@ void Session::OnWatched(ErrorCode error) {
 void Session::TakeAnswer() {
   if (answer_ == nullptr || answer_->ended()) return;
   // A cancelled answer ends even if its client does not read.
-  const bool given_up = answer_->given_up();
-  if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up)
+  const bool given_up = answer_->given_up(), rest = !given_up && TakesRest();
+  if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up && !rest)
     return;  // OnStreamWritten calls this again
   Answer::Output output;
   do {
     output = answer_->NextOutput();
     if (output.response.has_value()) {
       Respond(*std::move(output.response));
-      return answer_.reset();
+      return ReleaseAnswer();
     }
     if (output.complete) return RespondInFull();
     if (output.failed) request_context_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
-    if (output.last) Log(200);
-  } while (given_up && !output.last && !output.events.empty());
+  } while (!output.last && (rest || (given_up && !output.events.empty())));
+  if (!output.last) return;
+  Log(200);
+  ReleaseAnswer();
+}
+
+bool Session::TakesRest() {
+  const auto bytes = stream_.has_value() ? answer_->rest_bytes_max() : std::nullopt;
+  if (!bytes.has_value() || *bytes <= server::kSmallAnswerBytes) return bytes.has_value();
+  answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
+  return answer_hold_->ReserveForAnswer(*bytes);
+}
+
+void Session::ReleaseAnswer() {
+  answer_.reset();
+  model_.reset();
 }
 
 void Session::RespondInFull() {
@@ -171,8 +185,7 @@ void Session::RespondInFull() {
     });
   }
   Respond(answer_->FullResponse());
-  answer_.reset();
-  model_.reset();  // nor does a slow reader of a whole answer keep it awake
+  ReleaseAnswer();
 }
 
 // A stream that is silent for long, in the queue or during prefill, gets a comment.
@@ -216,8 +229,7 @@ void Session::OnStreamWritten(ErrorCode error) {
 }
 
 void Session::StreamDone() {
-  if (answer_ == nullptr) return;
-  answer_.reset();
+  answer_hold_.reset();
   model_.reset();
   Release();
   if (!request_context_->head().keep_alive) return Close();

@@ -63,8 +63,12 @@ void Session::WaitForModel(const server::BodyCost& cost) {
     });
   };
   const auto gone = [self = shared_from_this()] { return self->disconnected_.load(); };
-  server::WakeHeld(model_,
-                   {.woken = on_woken, .gone = gone, .client = request_context_->caller().tenant});
+  const int allowed_s = request_context_->reloadable().config.request_timeout_s;
+  server::WakeHeld(
+      model_, {.woken = on_woken,
+               .gone = gone,
+               .client = request_context_->caller().tenant,
+               .deadline = server::DeadlineOf(request_context_->head().arrived, allowed_s, 0)});
 }
 
 void Session::TellWakingAfter(std::chrono::seconds silence) {
@@ -99,7 +103,7 @@ void Session::OnWakingWritten(ErrorCode error) {
   if (answer_ != nullptr) return OnStreamWritten(error);
   disconnected_ = disconnected_ || error;
   if (routing_ || !(error || stream_->ended())) return;
-  Release();
+  if (!error) return StreamDone();
   model_.reset();
   Close();
 }

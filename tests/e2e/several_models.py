@@ -1,4 +1,10 @@
 """A daemon with three models, and requests to it: shared by the tests of several models."""
+import collections
+import contextlib
+import json
+import socket
+import threading
+
 import httpx
 
 from conftest import Daemon
@@ -51,3 +57,35 @@ def alone(path, name):
 def truths(smollm):
     """The answer of each model that is alone in a daemon."""
     return {"tide": alone("tidepool", "tide"), "smol": alone(smollm, "smol"), "experts": alone("tidepool-experts", "experts")}
+
+
+@contextlib.contextmanager
+def begun(d, body, headers=None, **options):
+    """The socket of a chat whose answer has begun."""
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True, **body}).encode()
+    lines = {"host": "localhost", "content-type": "application/json", "content-length": len(body), **(headers or {})}
+    with socket.socket() as s:
+        for option, value in options.items():
+            s.setsockopt(socket.SOL_SOCKET, getattr(socket, option), value)
+        s.connect(("127.0.0.1", d.port))
+        s.sendall(("POST /v1/chat/completions HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n").encode() + body)
+        assert s.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
+        yield s
+
+
+def unread(d, model, **more):
+    """A long stream of the model that is read no further; its socket. Its scores fill the kernel's buffers soon."""
+    return begun(d, {"model": model, "n": 8, "logprobs": True, "top_logprobs": 20, "max_tokens": 300, **more}, SO_RCVBUF=4096)
+
+
+@contextlib.contextmanager
+def answering(d, model, headers=None, n=8):
+    """A stream of that model that is read, and does not end by itself within a minute or so."""
+    with begun(d, {"model": model, "n": n, "max_tokens": 1900}, headers) as s:
+        reader = threading.Thread(target=lambda: collections.deque(iter(lambda: s.recv(1 << 20), b""), maxlen=1))
+        reader.start()
+        try:
+            yield
+        finally:
+            s.shutdown(socket.SHUT_RDWR)
+            reader.join()

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT, Daemon, memory_mib, run, wait_until
 from test_security import KEYS, key_line
-from several_models import ask, configuration, smollm_bytes, states, text_of, truths
+from several_models import answering, ask, configuration, smollm_bytes, states, text_of, truths, unread
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +45,6 @@ def test_a_slow_request_keeps_no_model_awake(tmp_path, smollm, truth):
         assert time.monotonic() - begin < 25  # and not the 30 s for which busy models are waited for
 
 
-def test_a_slow_reader_keeps_no_model_awake(tmp_path, smollm):
-    """Eight pages that nobody read held the first model: no other could wake beside it."""
-    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
-        assert text_of(ask(d, "tide"))
-        with socket.socket() as slow:
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.connect(("127.0.0.1", d.port))
-            slow.sendall(8 * b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            time.sleep(1)
-            assert text_of(ask(d, "smol"))
-
-
-def test_a_slow_reader_of_a_whole_answer_keeps_no_model_awake(tmp_path, smollm, truth):
-    """The answer was made, and held its model until its last byte had been sent."""
-    body = json.dumps({"model": "smol", "messages": [{"role": "user", "content": "x"}], "n": 8, "logprobs": True, "top_logprobs": 20, "max_tokens": 100,
-                       "ignore_eos": True}).encode()
-    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d, socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.connect(("127.0.0.1", d.port))
-        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        assert slow.recv(100).startswith(b"HTTP/1.1 200")
-        assert text_of(ask(d, "tide")) == truth["tide"]
-
-
 def test_operators_act_while_no_model_can_be_had(tmp_path, smollm):
     """Their requests woke the first model, or waited for it."""
     with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512})) as d:
@@ -83,15 +59,13 @@ def test_operators_act_while_no_model_can_be_had(tmp_path, smollm):
 
 
 def test_a_model_that_waits_for_room_delays_no_other(tmp_path, smollm, truth):
-    with Daemon(config=configuration(tmp_path, smollm, 420, engine={"context_length": 512}, server={"write_timeout_s": 120})) as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        body = {"model": "tide", "stream": True, "max_tokens": 400, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
-        with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=120) as answer:
-            next(answer.iter_raw(64))  # the rest waits: tide is busy until it is read
-            waiting = pool.submit(ask, d, "smol")
-            wait_until(lambda: states(d)["smol"] != "sleeping", 20)
-            assert text_of(ask(d, "experts")) == truth["experts"]
-            assert d.admin.get("/health/ready").status_code == 200
-        assert text_of(waiting.result()) == truth["smol"]  # its client left, so tide is idle
+    config = configuration(tmp_path, smollm, 420, engine={"context_length": 512, "reader_buffer_tokens": 16})
+    with Daemon(config=config) as d, concurrent.futures.ThreadPoolExecutor(1) as pool, unread(d, "tide"):
+        waiting = pool.submit(ask, d, "smol")
+        wait_until(lambda: states(d)["smol"] != "sleeping", 20)
+        assert text_of(ask(d, "experts")) == truth["experts"]
+        assert d.admin.get("/health/ready").status_code == 200
+        assert text_of(waiting.result()) == truth["smol"]  # nobody reads the answer of tide, which is given up
 
 
 def test_a_first_model_that_is_damaged_ends_the_daemon_in_order(tmp_path, smollm):
@@ -188,7 +162,7 @@ def test_a_key_that_keeps_a_model_busy_itself_holds_back_no_other(tmp_path, smol
     alice, ops = ({"authorization": f"Bearer {KEYS[name]}"} for name in ("alice", "ops"))
     with Daemon(config=config) as d, concurrent.futures.ThreadPoolExecutor(2) as pool:
         assert text_of(ask(d, "smol", headers=alice))
-        with answering(d, "smol", alice), answering(d, "smol", ops):
+        with answering(d, "smol", alice, n=4), answering(d, "smol", ops, n=4):
             kept_out = pool.submit(ask, d, "tide", headers=alice)
             time.sleep(7)
             for _ in range(3):
@@ -276,17 +250,6 @@ def test_nobody_sleeps_for_a_model_that_would_not_fit_then_either(tmp_path, smol
         refused = ask(d, "smol")
         assert refused.status_code == 503 and "more than the" in refused.text and "KV cache" in refused.text
         assert states(d) == {"tide": "ready", "smol": "failed", "experts": "ready"}
-
-
-@contextlib.contextmanager
-def answering(d, model, headers=None):
-    """A stream of that model that does not end by itself."""
-    body = {"model": model, "stream": True, "max_tokens": 2000, "ignore_eos": True, "messages": [{"role": "user", "content": "Hi"}]}
-    with httpx.stream("POST", d.url + "/v1/chat/completions", json=body, timeout=60, headers=headers) as answer:
-        lines = answer.iter_lines()
-        next(lines)
-        yield
-        answer.close()
 
 
 ROUTES = {"/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4},

@@ -20,7 +20,7 @@ TEST(LoadQueue, AModelForWhichNobodyWaitsAnyMoreIsDropped) {
   awaited->waiting.push_back({.woken = woken, .gone = [] { return true; }});
   awaited->waiting.push_back({.woken = woken, .gone = [] { return false; }});
   for (const auto& model : {left, awaited, pinned}) queue.Add(model);
-  const auto gone = queue.TakeGone();
+  const auto gone = queue.TakeEnded();
   EXPECT_EQ(gone.size(), 2U);
   EXPECT_EQ(told, 0);  // the caller tells them, without the lock
   EXPECT_FALSE(left->queued);
