@@ -95,7 +95,9 @@ def test_packed_weights_without_rows_are_refused(shape, tmp_path):
     ("gptq", lambda h: h[Q + "scales"].update(shape=[8, 32]), ["scales [8, 32]"]),
     ("gptq", lambda h: h[Q + "g_idx"].update(dtype="F32"), ["g_idx"]),
     ("awq", lambda h: h[Q + "qweight"].update(dtype="F32"), ["type F32"]),
-    ("int4_words", lambda h: h.update({Q + "weight_zero_point": h[Q + "weight_shape"]}), ["weight_zero_point", "not read"]),
+    ("int4_words", lambda h: h.update({Q + "weight_g_idx": h[Q + "weight_shape"]}), ["weight_g_idx", "not read"]),
+    ("int4_words_zeros", lambda h: h[Q + "weight_zero_point"].update(shape=[4, 8]), ["scales [64, 4]", "zero points [4, 8]"]),
+    ("int8_zeros", lambda h: h[Q + "weight_zero_point"].update(dtype="F32", shape=[16, 1]), ["zero points of type F32"]),
 ])
 def test_damaged_folders_are_refused_with_the_tensor(name, change, words, tmp_path):
     result = run("inspect", changed(name, tmp_path / "model", change), check=False)

@@ -92,9 +92,10 @@ def nvfp4(rows: int, cols: int) -> Tensors:
             "weight_global_scale": 1 / scales(1), "input_global_scale": scales(1)}
 
 
-def words(bits: int) -> Callable:
+def words(bits: int, zeros: bool = False) -> Callable:
     def make(rows: int, cols: int) -> Tensors:
-        return {"weight_packed": torch.randint(-2**31, 2**31, (rows, cols * bits // 32), dtype=torch.int32),
+        points = {"weight_zero_point": random_words(rows * bits // 32, cols // 16)} if zeros else {}
+        return points | {"weight_packed": torch.randint(-2**31, 2**31, (rows, cols * bits // 32), dtype=torch.int32),
                 "weight_scale": scales(rows, cols // 16).bfloat16(), "weight_shape": torch.tensor([rows, cols])}
     return make
 
@@ -131,6 +132,7 @@ def fill_from_gguf(folder: Path, llama_cpp: LlamaCpp, unpacked: Tensors) -> None
     (folder / "model.gguf").unlink()
 
 
+UNEVEN = dict(strategy="group", group_size=16, symmetric=False)
 GROUP = dict(strategy="group", group_size=16, symmetric=True)
 FLOAT8 = dict(num_bits=8, type="float", strategy="channel", symmetric=True)
 TENSORS = "compressed-tensors"
@@ -158,6 +160,14 @@ FORMS = {
         PackedQuantizationCompressor, dict(num_bits=4, type="int", **GROUP), words(4))),
     "int8_words": (dict(quant_method=TENSORS, format="pack-quantized"), by_library(
         PackedQuantizationCompressor, dict(num_bits=8, type="int", **GROUP), words(8))),
+    "int8_zeros": (dict(quant_method=TENSORS, format="int-quantized"), by_library(
+        NaiveQuantizationCompressor, dict(num_bits=8, type="int", strategy="channel", symmetric=False),
+        lambda rows, cols: {"weight": torch.randint(-128, 128, (rows, cols), dtype=torch.int8), "weight_scale": scales(rows, 1).bfloat16(),
+                            "weight_zero_point": torch.randint(-128, 128, (rows, 1), dtype=torch.int8)})),
+    "int4_words_zeros": (dict(quant_method=TENSORS, format="pack-quantized"), by_library(
+        PackedQuantizationCompressor, dict(num_bits=4, type="int", **UNEVEN), words(4, zeros=True))),
+    "int8_words_zeros": (dict(quant_method=TENSORS, format="pack-quantized"), by_library(
+        PackedQuantizationCompressor, dict(num_bits=8, type="int", **UNEVEN), words(8, zeros=True))),
     "gptq": (dict(quant_method="gptq", bits=4, group_size=16, desc_act=False, sym=False), gptq(4, True)),
     "gptq_act_order": (dict(quant_method="gptq", bits=4, group_size=16, desc_act=True, sym=False, checkpoint_format="gptq_v2"), gptq(4, False)),
     "gptq8": (dict(quant_method="gptq", bits=8, group_size=16, desc_act=False, sym=False), gptq(8, True)),

@@ -40,9 +40,8 @@ Status SetCodes(const std::string& stem, StoredSet& stored, PackedRows& weight) 
   } else {
     return base::Unimplemented("packed in type ", type);
   }
-  for (const char* unread : {"_zero_point", "_g_idx"})
-    if (stored.Has(stem + unread))
-      return base::Unimplemented("'", stem, unread, "' beside it is not read");
+  if (stored.Has(stem + "_g_idx"))
+    return base::Unimplemented("'", stem, "_g_idx' beside it is not read");
   return OkStatus();
 }
 
@@ -96,6 +95,27 @@ Status SetScales(const std::string& stem, const Json& quantization, std::int64_t
   return OkStatus();
 }
 
+// Zero points are of integers alone. Source: compressed-tensors' pack_quantized and
+// naive_quantized.
+Status SetZeros(const std::string& stem, std::int64_t slabs, StoredSet& stored,
+                PackedRows& weight) {
+  const StoredTensor* zeros = stored.Use(stem + "_zero_point");
+  if (zeros == nullptr) return OkStatus();
+  const bool words = weight.codes.type == "I32";
+  if ((!words && weight.codes.type != "I8") || zeros->type != weight.codes.type)
+    return base::Unimplemented("zero points of type ", zeros->type, " of codes of type ",
+                               weight.codes.type);
+  ASSIGN_OR_RETURN(auto grid, stored.ShapeOf(*zeros, words ? 4 : 1));
+  if (zeros->dims.size() == 1) std::swap(grid[1], grid[2]);
+  const std::int64_t per_word = words ? 32 / weight.bits : 1;
+  if (slabs != 1 || grid[0] != 1 || grid[2] != weight.grid_cols ||
+      grid[1] != (weight.grid_rows + per_word - 1) / per_word)
+    return base::InvalidArgument("scales [", weight.grid_rows, ", ", weight.grid_cols,
+                                 "] have zero points [", grid[1], ", ", grid[2], "]");
+  weight.zeros = *zeros;
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<PackedRows> FindPackedRows(const StoredTensor& codes, const std::string& stem,
@@ -109,6 +129,7 @@ Result<PackedRows> FindPackedRows(const StoredTensor& codes, const std::string& 
   weight.cols = shape[2] * unit * 8 / weight.bits;
   weight.slab_rows = shape[1];
   RETURN_IF_ERROR(SetScales(stem, quantization, shape[0], stored, weight));
+  RETURN_IF_ERROR(SetZeros(stem, shape[0], stored, weight));
   return weight;
 }
 
