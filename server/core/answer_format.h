@@ -56,6 +56,8 @@ class AnswerFormat {
   virtual Json FullResponse(const Usage& total) = 0;
   // Bytes of the request that the response repeats, times the copies that exist at once.
   virtual std::size_t EchoBytes() const { return 0; }
+  // True if the last events of a stream repeat all of its output.
+  virtual bool repeats_output() const { return false; }
   // The end of a stream that failed.
   virtual std::string Fail(const Status& status, CancelCause cause) = 0;
   // Returns the text that keeps a silent stream alive; "" if the protocol has none.

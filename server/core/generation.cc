@@ -27,7 +27,7 @@ Status FailureOf(const TokenChannel::Update& update) {
     case CancelCause::kApi:
       return base::Cancelled("the request was cancelled by its id");
     case CancelCause::kSlowReader:
-      return base::Cancelled("the client did not read its answer for too long");
+      return NotRead();
     default:
       return ShuttingDown();
   }
@@ -38,6 +38,8 @@ Status TooManyConnections(int connections_max) {
                                  connections_max, " of server.connections_max; close some")
       .WithReason(Reason::kConnections);
 }
+
+Status NotRead() { return base::Cancelled("the client did not read its answer for too long"); }
 
 Status TimeIsOver() { return base::DeadlineExceeded("the time that the request may take is over"); }
 
@@ -108,7 +110,6 @@ bool Generation::TakeUpdateLocked(Choice& choice, TokenChannel::Update& update) 
     channel = choice.channel;
   }
   if (channel == nullptr || !channel->TakeUpdate(update)) return false;
-  taken_at_ = Clock::now();
   if (update.finished) update.usage.energy_j = Joules(update.usage);
   Observe(choice, update);
   return true;
@@ -134,17 +135,36 @@ std::optional<TokenChannel::Waiting> Generation::rest() const {
   return rest;
 }
 
-void Generation::GiveUpUnread(Clock::duration patience) {
+void Generation::SetReadCounter(std::shared_ptr<const std::atomic<std::int64_t>> bytes) {
   const base::MutexLock taking(take_mutex_);
-  if (Clock::now() < taken_at_ + patience) return;
+  read_bytes_ = std::move(bytes);
+}
+
+void Generation::GiveUpUnread(Clock::duration patience) {
+  constexpr std::chrono::seconds kLook{3};  // between calls, at most
+  constexpr std::int64_t kReadBytesPerS = 64 << 10;
   std::vector<std::shared_ptr<TokenChannel>> channels;
   {
+    const base::MutexLock taking(take_mutex_);
     const base::MutexLock lock(mutex_);
     for (const Choice& choice : choices_)
       if (choice.channel != nullptr) channels.push_back(choice.channel);
+    const bool behind =
+        std::ranges::any_of(channels, [](const auto& channel) { return channel->full(); }) ||
+        std::ranges::all_of(channels, [](const auto& channel) { return channel->ended(); });
+    if (channels.empty() || !behind) return;
+    const auto now = Clock::now();
+    const std::int64_t read = read_bytes_ == nullptr ? 0 : read_bytes_->load();
+    if (now > behind_at_ + kLook) {
+      behind_since_ = now;
+      read_before_ = read;
+    }
+    behind_at_ = now;
+    const std::chrono::seconds credit((read - read_before_) / kReadBytesPerS);
+    if (now < behind_since_ + patience + credit) return;
   }
-  if (std::ranges::none_of(channels, [](const auto& channel) { return channel->full(); })) return;
   for (const auto& channel : channels) channel->Cancel(CancelCause::kSlowReader);
+  for (std::size_t i = 0; i < choices_.size(); ++i) OnReady(i);  // those that ended tell no more
 }
 
 bool Generation::given_up() const {

@@ -21,6 +21,8 @@ class Service;
 
 // Returns the error of a choice that ended with kError or kCancelled. Requires: it ended so.
 Status FailureOf(const TokenChannel::Update& update);
+// The error of an answer that was given up because its client did not read it.
+Status NotRead();
 // The error of a request that has taken all the time it may.
 Status TimeIsOver();
 // The error of work that is unfinished when the daemon stops.
@@ -70,10 +72,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::optional<TokenChannel::Waiting> rest() const;
   // True once the end of every choice has been taken.
   bool finished() const { return finished_ == choices(); }
-  // True if the engine cancelled it because its client does not read.
+  // True if it was cancelled because its client does not read.
   bool given_up() const;
-  // Lets the engine cancel it, with kSlowReader, if a choice is paused because nothing was taken
-  // for `patience`. The ends of its choices are still to be taken.
+  // `bytes`: counts those of the answer that the client has taken.
+  void SetReadCounter(std::shared_ptr<const std::atomic<std::int64_t>> bytes);
+  // Called about every second while others wait for the memory of its model: gives it up, as a slow
+  // reader's, if the engine has waited for its client, or ended before it, at all calls for
+  // `patience` and a second for each 64 KiB that the client took. Then `on_ready` is called.
   void GiveUpUnread(std::chrono::steady_clock::duration patience);
   // Cancels the work. After kDisconnect, kDeadline, kSlowReader or kOtherChoice no client reads the
   // rest, so `on_ready` is not called and no output is taken any more. After other causes every
@@ -98,7 +103,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::function<void()> on_ready_ GUARDED_BY(mutex_);
   std::vector<Choice> choices_;
   std::optional<std::chrono::steady_clock::time_point> begun_at_ GUARDED_BY(take_mutex_);
-  std::chrono::steady_clock::time_point taken_at_ GUARDED_BY(take_mutex_);  // the last output
+  // Since when GiveUpUnread has found it waiting for its client, and when it did last.
+  std::chrono::steady_clock::time_point behind_since_ GUARDED_BY(take_mutex_);
+  std::chrono::steady_clock::time_point behind_at_ GUARDED_BY(take_mutex_);
+  std::int64_t read_before_ GUARDED_BY(take_mutex_) = 0;  // at behind_since_
+  std::shared_ptr<const std::atomic<std::int64_t>> read_bytes_ GUARDED_BY(take_mutex_);
   base::Mutex take_mutex_;     // serializes TakeUpdate and its counting; acquired before mutex_
   mutable base::Mutex mutex_;  // guards on_ready_, abandoned_ and the channels
   CancelCause cause_ GUARDED_BY(mutex_) = CancelCause::kNone;

@@ -13,6 +13,9 @@
 
 namespace thermocline::server {
 
+// A client that does not read for so long keeps its model busy no longer while others wait for it.
+inline constexpr std::chrono::seconds kReaderPatience{8};
+
 // Requires for all: ServedModels' mutex is held.
 class LoadQueue {
  public:

@@ -45,11 +45,13 @@ std::int64_t BytesNeeded(const Status& refused) {
   return 0;
 }
 
-std::size_t ResidentBeside(const ModelList::Models& all, const ServedModel& model) {
+std::size_t ResidentBeside(const ModelList::Models& all, ServedModel& model) {
   const bool alone = std::none_of(all.begin(), all.end(), [&](const auto& other) {
     return other.get() != &model && other->loaded();
   });
-  return alone ? 0 : base::ResidentBytes();
+  if (!alone) return base::ResidentBytes();
+  // Bodies and unread answers have a line of their own in the table.
+  return model.service.request_memory().in_use();
 }
 
 }  // namespace thermocline::server

@@ -22,6 +22,6 @@ std::int64_t MostBesideBusy(std::int64_t total, const ModelList::Models& all,
 std::int64_t BytesNeeded(const Status& refused);
 // The resident bytes that the plans of other loaded models account for. The program itself is in
 // the plan of a model that is loaded alone.
-std::size_t ResidentBeside(const ModelList::Models& all, const ServedModel& model);
+std::size_t ResidentBeside(const ModelList::Models& all, ServedModel& model);
 
 }  // namespace thermocline::server

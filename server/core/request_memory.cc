@@ -165,6 +165,11 @@ std::size_t RequestMemory::held() const {
   return held_;
 }
 
+std::size_t RequestMemory::in_use() const {
+  const base::MutexLock lock(mutex_);
+  return held_ + answers_;
+}
+
 bool RequestMemory::Hold::ReserveForAnswer(std::size_t bytes) {
   const base::MutexLock lock(memory_.mutex_);
   if (!memory_.HasRoomForAnswer(client_)) return false;

@@ -17,8 +17,6 @@ namespace thermocline::server {
 namespace {
 
 constexpr std::chrono::seconds kLookInterval{1}, kNoWait{0};
-// A client that takes nothing for so long keeps its model busy no longer while others wait for it.
-constexpr std::chrono::seconds kReaderPatience{5};
 
 }  // namespace
 
@@ -352,11 +350,13 @@ void ServedModels::SleepExpired() {
   }
 }
 
+bool ServedModels::WaitsForBusy() const {
+  const base::MutexLock lock(mutex_);
+  return queue_.WaitsForBusy();
+}
+
 void ServedModels::GiveUpUnread() {
-  {
-    const base::MutexLock lock(mutex_);
-    if (!queue_.WaitsForBusy()) return;
-  }
+  if (!WaitsForBusy()) return;
   for (const auto& model : models_.All())
     if (model->loaded()) model->service.GiveUpUnread(kReaderPatience);
 }

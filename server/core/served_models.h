@@ -75,6 +75,8 @@ class ServedModels {
             Purpose purpose = Purpose::kRequest);
   // True if a new request of the client has to wait, lest another model wait for ever.
   bool HeldBack(const Service& service, const std::string& client);
+  // True if a model has waited for some seconds for busy ones.
+  bool WaitsForBusy() const EXCLUDES(mutex_);
   // Seconds after the last request at which the model falls asleep; -1 = when memory is wanted;
   // nullopt = as configured. Does nothing for a pinned model, or one that is alone.
   void KeepAlive(const Service& service, std::optional<int> seconds);

@@ -16,6 +16,9 @@
 namespace thermocline::rpc {
 namespace {
 
+// Bytes of a message that count when it begins to be written; its progress is not known.
+constexpr std::size_t kCountedMax = 512 << 10;
+
 // Runs a step; an exception becomes an error.
 Status DoOrFail(const std::string& id, server::Submission& submission,
                 Status (server::Submission::*step)()) {
@@ -179,6 +182,7 @@ Status GenerateStream::Submit() {
   // Called on the decode thread, so it only posts. Holds the stream until the generation ends.
   auto on_ready = [self = shared_from_this()] { self->Post([s = self.get()] { s->Pump(); }); };
   ASSIGN_OR_RETURN(generation_, submission_->Start(std::move(on_ready)));
+  generation_->SetReadCounter(written_);
   submission_.reset();
   speculates_ = model_->engine()->Stats().spec.used;
   *AddEvent().mutable_started() = std::move(started);
@@ -196,12 +200,17 @@ void GenerateStream::Pump() {
     events_.pop_front();
     writing_ = true;
     write_began_ = Clock::now();
+    *written_ += static_cast<std::int64_t>(std::min(in_flight_.ByteSizeLong(), kCountedMax));
     return StartWrite(&in_flight_);
   }
   if (end_.has_value()) FinishNow(*end_);
 }
 
 void GenerateStream::TakeOutput() {
+  if (generation_->given_up()) {
+    end_ = server::NotRead();
+    return ReleaseModel();
+  }
   const bool rest = TakesRest();
   while ((rest || (events_.empty() && !writing_)) && !end_.has_value() && TakeUpdate()) continue;
   if (!end_.has_value() && generation_->finished()) end_ = OkStatus();

@@ -98,6 +98,8 @@ class GenerateStream : public ::grpc::ServerBidiReactor<v1::GenerateRequest, v1:
   TokenChannel::Update update_;
   std::deque<v1::GenerateEvent> events_;  // not written yet
   std::optional<server::RequestMemory::Hold> rest_hold_;
+  const std::shared_ptr<std::atomic<std::int64_t>> written_ =
+      std::make_shared<std::atomic<std::int64_t>>(0);
   v1::GenerateEvent in_flight_;
   std::uint64_t sequence_ = 0;
   bool writing_ = false, gone_ = false;

@@ -2,6 +2,8 @@
 // events of a stream. It is independent of connections.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +48,8 @@ class Answer {
   virtual const char* content_type() const = 0;
   // nullptr for an answer without tokens.
   virtual const server::Generation* generation() const { return nullptr; }
+  // `bytes`: counts those that the client has taken, as Generation::SetReadCounter.
+  virtual void SetReadCounter(const std::shared_ptr<const std::atomic<std::int64_t>>& /*bytes*/) {}
   // True if the work was cancelled, and the rest of the output is to be taken at once.
   virtual bool given_up() const { return false; }
   // The client has disconnected: cancels the work that has not ended.

@@ -1,6 +1,7 @@
 // A byte stream to one client, over TCP or a Unix socket, with or without TLS, and with a deadline.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -9,6 +10,8 @@
 #include <utility>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -69,6 +72,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Flushes pending output, then closes. With TLS, the client can tell it from a truncation attack.
   void Close();
 
+  // Bytes given to the kernel so far.
+  std::shared_ptr<const std::atomic<std::int64_t>> written_bytes() const { return written_; }
+
   // Calls `handler(error)`, at once without TLS.
   template <typename Handler>
   void AsyncHandshake(Handler handler) {
@@ -84,11 +90,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void async_write_some(const Buffers& buffers, Handler&& handler) {
     if (stuck_time_.has_value()) OnProgress();
     const auto piece = boost::beast::buffers_prefix(write_bytes_max_, buffers);
-    if (tls_) return tls_->async_write_some(piece, std::forward<Handler>(handler));
-    socket_.async_write_some(piece, std::forward<Handler>(handler));
+    auto counting = Counting(std::forward<Handler>(handler));
+    if (tls_) return tls_->async_write_some(piece, std::move(counting));
+    socket_.async_write_some(piece, std::move(counting));
   }
 
  private:
+  // `handler`, which counts what was written before it is called.
+  template <typename Handler>
+  auto Counting(Handler&& handler) {
+    auto executor = boost::asio::get_associated_executor(handler, get_executor());
+    return boost::asio::bind_executor(
+        executor, [written = written_, handler = std::forward<Handler>(handler)](
+                      boost::system::error_code error, std::size_t bytes) mutable {
+          *written += static_cast<std::int64_t>(bytes);
+          std::move(handler)(error, bytes);
+        });
+  }
   void SetDeadline(std::chrono::seconds time);
   // Moves the deadline of ExpireWhenStuck.
   void OnProgress();
@@ -97,6 +115,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int UnsentBytes();
   void CloseSocket();
 
+  const std::shared_ptr<std::atomic<std::int64_t>> written_ =
+      std::make_shared<std::atomic<std::int64_t>>(0);
   const Peer peer_;
   const std::size_t write_bytes_max_;  // per write
   StreamSocket socket_;

@@ -12,6 +12,7 @@ constexpr std::size_t kEventBytesMax = 16 << 10;  // approximate limit of one ou
 // A byte of log probabilities makes 9 bytes of text (measured), a byte of an embedding 21.
 constexpr std::size_t kTextOfByteMax = 24;
 constexpr std::size_t kEscapedByteMax = 6;  // of a byte of text, as JSON
+constexpr std::size_t kRepeats = 4;         // of the output in a stream's last events, at most
 
 }  // namespace
 
@@ -47,7 +48,17 @@ Result<std::unique_ptr<Answer>> GeneratedAnswer::Start(server::Service& service,
   return std::unique_ptr<Answer>(std::move(answer));
 }
 
+Answer::Output GeneratedAnswer::GiveUp() {
+  Output output;
+  update_ = {};
+  update_.reason = FinishReason::kCancelled;
+  update_.usage.cause = CancelCause::kSlowReader;
+  Fail(output);
+  return output;
+}
+
 Answer::Output GeneratedAnswer::NextOutput() {
+  if (stream_ && !ended_ && generation_->given_up()) return GiveUp();
   Output output;
   const int count = base::IntSize(choices_);
   for (int i = 0; i < count && !ended_ && output.events.size() < kEventBytesMax; ++i) {
@@ -203,7 +214,9 @@ std::size_t GeneratedAnswer::whole_bytes_max() const {
 std::optional<std::size_t> GeneratedAnswer::rest_bytes_max() const {
   const auto rest = generation_->rest();
   if (!rest.has_value()) return std::nullopt;
-  return rest->text * kEscapedByteMax + rest->numbers * kTextOfByteMax;
+  const std::size_t repeated = format_->repeats_output() ? kRepeats * whole_bytes_max() : 0;
+  return rest->text * kEscapedByteMax + rest->numbers * kTextOfByteMax + format_->EchoBytes() +
+         repeated;
 }
 
 HttpResponse GeneratedAnswer::FullResponse() {

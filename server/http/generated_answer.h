@@ -34,6 +34,9 @@ class GeneratedAnswer : public Answer {
   bool tells_progress() const override;
   const char* content_type() const override { return format_->content_type(); }
   const server::Generation* generation() const override { return generation_.get(); }
+  void SetReadCounter(const std::shared_ptr<const std::atomic<std::int64_t>>& bytes) override {
+    generation_->SetReadCounter(bytes);
+  }
   bool given_up() const override { return generation_->given_up(); }
   void Cancel(CancelCause cause) override;
 
@@ -49,6 +52,8 @@ class GeneratedAnswer : public Answer {
   GeneratedAnswer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
   bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
+  // The end of an answer that was given up; what was not taken of it is dropped.
+  Output GiveUp();
   void OnUpdate(int index, Output& output);
   // Parses `update_` into parts_.
   void Read(Choice& choice);

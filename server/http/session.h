@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -103,6 +104,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // True if the rest of a stream is to be taken at once, since the engine has made all of it, and
   // there is memory for the part that the client has not read.
   bool TakesRest();
+  // Accounts for the part of a stream that is made and that the client has not read.
+  void HoldUnread();
   // Writes the complete response once there is memory for it.
   void RespondInFull();
   void KeepAlive();
@@ -144,6 +147,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::function<void()> release_place_;
   // Memory of a complete response being written.
   std::optional<server::RequestMemory::Hold> answer_hold_;
+  // Since when a complete answer has waited for memory.
+  std::optional<std::chrono::steady_clock::time_point> room_wanted_since_;
   bool routing_ = false;  // a worker parses a long request
   // The client disconnected during parsing, compiling or writing. Workers check it, too.
   std::atomic<bool> disconnected_ = false;

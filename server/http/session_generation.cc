@@ -94,6 +94,7 @@ void Session::StartAnswer(const AnswerStarter& start) {
   if (!answer.ok())
     return Respond(RefusalResponse(model(), request_context_->head(), answer.status()));
   answer_ = *std::move(answer);
+  answer_->SetReadCounter(connection_->written_bytes());
   if (const std::string events = answer_->Open(); !events.empty()) WriteStream(events, false);
   KeepAlive();
   if (!watching_) reader_.Shrink();
@@ -143,7 +144,7 @@ void Session::OnWatched(ErrorCode error) {
 // Output that a client does not read stays in the engine, which then pauses the request.
 void Session::TakeAnswer() {
   if (answer_ == nullptr || answer_->ended()) return;
-  // A cancelled answer ends even if its client does not read.
+  // An answer that was given up ends even if its client does not read.
   const bool given_up = answer_->given_up(), rest = !given_up && TakesRest();
   if (stream_.has_value() && stream_->waiting_bytes() > kOutgoingBytesMax && !given_up && !rest)
     return;  // OnStreamWritten calls this again
@@ -157,28 +158,46 @@ void Session::TakeAnswer() {
     if (output.complete) return RespondInFull();
     if (output.failed) request_context_->EndConnection();
     if (output.last || !output.events.empty()) WriteStream(output.events, output.last);
-  } while (!output.last && (rest || (given_up && !output.events.empty())));
+  } while (!output.last && rest);
   if (!output.last) return;
   Log(200);
+  HoldUnread();
   ReleaseAnswer();
+}
+
+void Session::HoldUnread() {
+  const std::size_t bytes = stream_->waiting_bytes();
+  if (bytes <= server::kSmallAnswerBytes) return answer_hold_.reset();
+  if (!answer_hold_.has_value())
+    answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
+  answer_hold_->Force(bytes);
 }
 
 bool Session::TakesRest() {
   const auto bytes = stream_.has_value() ? answer_->rest_bytes_max() : std::nullopt;
-  if (!bytes.has_value() || *bytes <= server::kSmallAnswerBytes) return bytes.has_value();
+  if (!bytes.has_value()) return false;
+  const std::size_t all = *bytes + stream_->waiting_bytes();
+  if (all <= server::kSmallAnswerBytes) return true;
   answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
-  return answer_hold_->ReserveForAnswer(*bytes);
+  return answer_hold_->ReserveForAnswer(all);
 }
 
 void Session::ReleaseAnswer() {
   answer_.reset();
   model_.reset();
+  room_wanted_since_.reset();
 }
 
 void Session::RespondInFull() {
   const std::size_t bytes = answer_->whole_bytes_max();
   if (bytes > 0) answer_hold_.emplace(service_.request_memory(), request_context_->head().tenant);
   if (bytes > 0 && !answer_hold_->ReserveForAnswer(bytes)) {
+    if (!room_wanted_since_.has_value()) room_wanted_since_ = Clock::now();
+    if (several() && Clock::now() > *room_wanted_since_ + server::kReaderPatience &&
+        service_.models()->WaitsForBusy()) {
+      ReleaseAnswer();
+      return Respond(Refusal(server::UnreadAnswers()));
+    }
     room_timer_.expires_after(kMemoryPoll);
     return room_timer_.async_wait([self = shared_from_this()](ErrorCode error) {
       if (!error) self->Guarded([&] { self->TakeAnswer(); });

@@ -29,6 +29,7 @@ class ResponsesAnswer final : public server::AnswerFormat {
   std::string OnEnd(const server::ChoiceEnd& end) override;
   Json FullResponse(const Usage& total) override;
   std::size_t EchoBytes() const override { return echo_bytes_; }
+  bool repeats_output() const override { return true; }
   std::string Fail(const Status& status, CancelCause cause) override;
   // Returns response.in_progress: Codex's idle timer ignores comments.
   std::string KeepAlive() override;

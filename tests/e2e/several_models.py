@@ -60,22 +60,23 @@ def truths(smollm):
 
 
 @contextlib.contextmanager
-def begun(d, body, headers=None, **options):
-    """The socket of a chat whose answer has begun."""
-    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True, **body}).encode()
+def begun(d, body, headers=None, path="/v1/chat/completions", wait=True, **options):
+    """The socket of a request, of a chat if the path is no other, whose answer has begun unless that is not waited for."""
+    body = {"messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True, **body}
+    body = json.dumps({key: value for key, value in body.items() if value is not None}).encode()
     lines = {"host": "localhost", "content-type": "application/json", "content-length": len(body), **(headers or {})}
     with socket.socket() as s:
         for option, value in options.items():
             s.setsockopt(socket.SOL_SOCKET, getattr(socket, option), value)
         s.connect(("127.0.0.1", d.port))
-        s.sendall(("POST /v1/chat/completions HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n").encode() + body)
-        assert s.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
+        s.sendall((f"POST {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n").encode() + body)
+        assert not wait or s.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
         yield s
 
 
-def unread(d, model, **more):
+def unread(d, model, wait=True, **more):
     """A long stream of the model that is read no further; its socket. Its scores fill the kernel's buffers soon."""
-    return begun(d, {"model": model, "n": 8, "logprobs": True, "top_logprobs": 20, "max_tokens": 300, **more}, SO_RCVBUF=4096)
+    return begun(d, {"model": model, "n": 8, "logprobs": True, "top_logprobs": 20, "max_tokens": 300, **more}, wait=wait, SO_RCVBUF=4096)
 
 
 @contextlib.contextmanager

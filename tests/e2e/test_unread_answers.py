@@ -1,23 +1,24 @@
 """Answers that their clients do not read, or wait for longer than they may, beside requests for another model."""
 import concurrent.futures
+import contextlib
 import socket
 import struct
 import time
 
 import pytest
 
-from conftest import Daemon, wait_until
+from conftest import Daemon, memory_mib, wait_until
 from grpc_client import chat, metric, pb
-from several_models import ask, configuration, states, text_of, unread
+from several_models import ask, begun, configuration, states, text_of, unread
 from test_grpc_strangers import DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, call_headers, connect, frame
 
 
 @pytest.fixture
 def several(tmp_path, smollm):
     """Of tide and smol only one fits, with gRPC or without."""
-    def start(**more):
+    def start(budget_mib=460, **more):
         more["engine"] = {"context_length": 512, **more.get("engine", {})}
-        return Daemon(config=configuration(tmp_path, smollm, 460, **more))
+        return Daemon(config=configuration(tmp_path, smollm, budget_mib, **more))
     return start
 
 
@@ -51,6 +52,40 @@ def test_a_stream_that_is_not_read_is_given_up_while_others_wait_for_its_memory(
         wait_until(lambda: metric(d, "num_requests_paused", model="smol") == 8)
         assert text_of(ask(d, "tide"))
         assert metric(d, "requests_cancelled_total", cause="slow_reader") == 8
+
+
+def test_a_stream_that_is_read_steadily_is_not_given_up(several):
+    """A batch of several MB took its client longer than the time for which one that does not read is waited for."""
+    with several(engine={"reader_buffer_tokens": 16}) as d, concurrent.futures.ThreadPoolExecutor(1) as pool, unread(d, "smol", max_tokens=250) as slow:
+        waiting = pool.submit(ask, d, "tide")
+        received = b""
+        while part := slow.recv(16 << 10):
+            received = received[-100:] + part
+            if received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
+                break
+            time.sleep(0.05)  # 300 KB/s at most
+        assert received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), received
+        assert waiting.result().status_code in (200, 503)  # an answer that is read may last longer than others wait
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_finds_no_room_is_given_up_while_others_wait_for_its_memory(several, stream):
+    """Its client's other answers, read slowly, held its half of the memory for answers: the model was held until there was room."""
+    with several(390, server={"request_memory_mib": 2, "body_bytes_max": 1 << 20, "write_timeout_s": 120}) as d, unread(d, "tide", max_tokens=480, stream=False):  # of 6 MB
+        with unread(d, "smol", max_tokens=100, stream=stream, wait=stream):
+            for running in (8, 0):
+                wait_until(lambda: metric(d, "num_requests_running", model="smol") == running)  # noqa: B023
+            assert text_of(ask(d, "tide"))
+
+
+def test_what_a_stream_repeats_is_counted_until_it_is_read(tmp_path):
+    """Only until the answer was made: 120 streams whose request was repeated in their events took 350 MiB of a budget of 128 MiB."""
+    body = {"input": "x", "messages": None, "ignore_eos": None, "max_output_tokens": 1, "metadata": {"note": "x " * 450_000}}
+    with Daemon("memory.budget_bytes=134217728") as d, contextlib.ExitStack() as stack:
+        for _ in range(120):
+            with contextlib.suppress(AssertionError):  # 429: the client is to read the others first
+                stack.enter_context(begun(d, body, path="/v1/responses", SO_RCVBUF=4096))
+        assert memory_mib(d, "VmHWM") < 128
 
 
 @pytest.mark.parametrize("method, message", [("GetModel", pb.GetModelRequest(model="smol")), ("Tokenize", pb.TokenizeRequest(model="smol", text="owl")),
