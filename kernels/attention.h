@@ -104,6 +104,10 @@ struct AttentionParams {
   const PositionSpan* spans = nullptr;  // [tokens]
   float* scores = nullptr;              // [tokens * group, kKvBlock] scratch
   float score_cap = 0;                  // scores become cap tanh(score / cap); 0: they stay
+  // [group], or null: a score falls by its head's slope times the distance of the position from the
+  // token's, positions[token]. Source: Press et al. 2022 (ALiBi), to both sides.
+  const float* slopes = nullptr;
+  const int* positions = nullptr;  // [tokens]
   // The vector that the chunk's keys were stored without [head_dim], or null: its product with a
   // query, which the softmax's maximum gets back, is the same for all positions. Without a cap.
   const float* key_origin = nullptr;

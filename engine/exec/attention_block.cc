@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/base/index.h"
+#include "engine/nn/alibi.h"
 #include "engine/nn/for_tokens.h"
 #include "engine/nn/hadamard.h"
 #include "engine/nn/normalize.h"
@@ -35,6 +36,7 @@ AttentionBlock::AttentionBlock(const Params& p)
                                             .pool = pool_,
                                             .multiplier = multiplier_,
                                             .tokens_max = ws_.tokens_max});
+  if (config_.by_distance()) slopes_ = nn::AlibiSlopes(heads_.heads);
   if (config_.architecture->value_norm || config_.plain_head_norm) ones_.assign(heads_.dim, 1.0F);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer)
     group_max_ = std::max(group_max_, config_.HeadsOf(layer).group());
@@ -254,6 +256,9 @@ void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
                                  const kernels::AttentionState& state) {
   const nn::KvCache& cache = *step_.place(rows.token).cache;
   const int kept = config_.KvLayerOf(layer);
+  std::array<int, kernels::kAttentionRows> positions;
+  for (int t = 0; !slopes_.empty() && t < base::IntSize(spans); ++t)
+    positions[t] = step_.place(rows.token + t).position;
   std::array<float, kernels::kHeadDimMax> origin;
   if (HasOrigin(kept))
     origins_.Write(kept, rows.kv_head, spans[0].begin / kAttentionChunk, RopeTableOf(kept),
@@ -269,6 +274,8 @@ void AttentionBlock::AttendChunk(int layer, const Rows& rows, int thread,
                   .spans = spans.data(),
                   .scores = ws_.scores[thread].data(),
                   .score_cap = static_cast<float>(config_.attention_cap),
+                  .slopes = Slopes(rows.kv_head),
+                  .positions = positions.data(),
                   .key_origin = HasOrigin(kept) ? origin.data() : nullptr,
                   .state = state});
 }
@@ -316,7 +323,8 @@ void AttentionBlock::AddChunk(int layer, const Rows& rows, int chunk, int thread
   }
   if (count == 0) return;
   const nn::ActivationBuffer& q = ws_.tile_q[thread];
-  AttendChunk(layer, rows, thread, q.view(nn::Offset(first * heads_.group(), q.cols), q.cols),
+  AttendChunk(layer, {rows.token + first, count, rows.kv_head}, thread,
+              q.view(nn::Offset(first * heads_.group(), q.cols), q.cols),
               std::span(spans).first(count), part);
   for (int t = 0; t < count; ++t) {
     const kernels::AttentionState from = part.Row(t * heads_.group(), heads_.dim),

@@ -110,6 +110,11 @@ class AttentionBlock {
     return sinks == nullptr ? nullptr : sinks + kv_head * heads_.group();
   }
 
+  // The slopes of a kv head's query heads; null unless scores fall with the distance.
+  const float* Slopes(int kv_head) const {
+    return slopes_.empty() ? nullptr : slopes_.data() + nn::Offset(kv_head, heads_.group());
+  }
+
   const model::ModelConfig& config_;
   const model::Weights& weights_;
   const kernels::OpTable& ops_;
@@ -121,9 +126,10 @@ class AttentionBlock {
   std::optional<LatentAttention> latent_;
   const KeyOrigins origins_;
   AttentionCounters counters_;
-  model::HeadShape heads_;   // of the current layer
-  int group_max_ = 1;        // the most query heads of a kv head among the layers
-  std::vector<float> ones_;  // [Dh] the weights of a norm that has none
+  model::HeadShape heads_;     // of the current layer
+  int group_max_ = 1;          // the most query heads of a kv head among the layers
+  std::vector<float> ones_;    // [Dh] the weights of a norm that has none
+  std::vector<float> slopes_;  // [H], or empty: scores do not fall with the distance
   AttentionGates gates_;
 };
 

@@ -26,7 +26,7 @@ void TokenEmbedding::Compute(const StepTokens& step, float* residual, float* scr
     kernels::DequantizePackedRow(weights_.token_embedding, token, x);
     if (!ones_.empty()) nn::Normalize(ops_, config_, {.weight = ones_.data()}, x, d, x);
     nn::Scale(config_.embedding_scale, x, d);
-    if (!config_.rotary()) {
+    if (config_.learned_positions()) {
       const int offset = config_.architecture->position_offset;
       kernels::DequantizePackedRow(weights_.position_embedding, step.place(t).position + offset,
                                    row);

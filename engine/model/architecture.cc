@@ -11,8 +11,8 @@ namespace thermocline::model {
 namespace {
 
 constexpr std::string_view kEncoder =
-    "it is an encoder of another kind than bert, nomic-bert, modern-bert and gemma-embedding, which "
-    "make vectors of texts here";
+    "it is an encoder of another kind than bert, jina-bert, nomic-bert, modern-bert and "
+    "gemma-embedding, which make vectors of texts here";
 constexpr std::string_view kDrafter =
     "it drafts for another model, of which it reads the insides; drafts of a small model of the same "
     "vocabulary are there (docs/speculation-use.md)";
@@ -34,7 +34,6 @@ constexpr std::array kOtherKinds = {
     OtherKind{"xlm-roberta", kEncoder},
     OtherKind{"distilbert", kEncoder},
     OtherKind{"mpnet", kEncoder},
-    OtherKind{"jina-bert", kEncoder},
     OtherKind{"eurobert", kEncoder},
     OtherKind{"t5", "its encoder and decoder are separate"},
     OtherKind{"bart", "its encoder and decoder are separate"},

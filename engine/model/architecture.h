@@ -20,7 +20,8 @@
 namespace thermocline::model {
 
 enum class Norm { kRms, kLayer };
-enum class Position { kRotaryPairs, kRotaryHalves, kLearned };
+// kDistance: scores fall with the distance of two tokens (engine/nn/alibi.h).
+enum class Position { kRotaryPairs, kRotaryHalves, kLearned, kDistance };
 // The bias of Q, K and V. kAlone: every layer has it, attention's output need not have one.
 // kWithOutput: a layer that has it must have one of attention's output too. kOptional: either.
 enum class QkvBias { kAlone, kWithOutput, kOptional };

@@ -261,6 +261,18 @@ inline constexpr std::array kArchitectures = {
               a.activation = Activation::kSilu;
               a.gated = true;
             }),
+    // Its folders call themselves bert.
+    Variant("jina-bert-v2", "",
+            [](Architecture& a) {
+              MakeBert(a);
+              a.position = Position::kDistance;
+              a.gated = true;
+            }),
+    Variant("jina-bert-v3", "jina_embeddings_v3",
+            [](Architecture& a) {
+              MakeBert(a);
+              a.position = Position::kRotaryHalves;
+            }),
     Variant("lfm2", "lfm2", [](Architecture& a) { MakeLfm2(a); }),
     Variant("lfm2moe", "lfm2_moe",
             [](Architecture& a) {

@@ -54,7 +54,7 @@ std::int64_t ExpertParameters(const ModelConfig& c) {
 std::int64_t ModelConfig::num_parameters() const {
   const std::int64_t d = hidden_size;
   const std::int64_t neuron = (architecture->gated ? 3 : 2) * d;
-  const std::int64_t positions = rotary() ? 0 : d * max_position_embeddings;
+  const std::int64_t positions = learned_positions() ? d * max_position_embeddings : 0;
   std::int64_t sum = d * vocab_size * (tie_word_embeddings ? 1 : 2) + d + positions;
   if (altup.any() || altup.embedding_dim > 0) {
     const std::int64_t own = std::int64_t{num_hidden_layers} * altup.embedding_dim;

@@ -175,7 +175,9 @@ struct ModelConfig {
     return HasWindowRope() && WindowOf(layer) > 0 ? window_rope : rope;
   }
   bool HasWindowRope() const { return window_rope.dim > 0; }
-  bool rotary() const { return architecture->position != Position::kLearned; }
+  bool rotary() const { return !learned_positions() && !by_distance(); }
+  bool learned_positions() const { return architecture->position == Position::kLearned; }
+  bool by_distance() const { return architecture->position == Position::kDistance; }
   // True if the GPU kernels support all parts of a layer of the family.
   bool DeviceComputesLayers() const;
 };

@@ -194,6 +194,16 @@ inline void PrefetchAll(const std::uint8_t* bytes, std::size_t count) {
   for (std::size_t at = 0; at < count; at += 64) Prefetch(bytes + at);
 }
 
+inline void SubtractDistances(const AttentionParams& p, const BlockRows& rows, int block) {
+  for (int row = rows.first; row < rows.first + rows.count; ++row) {
+    const float slope = p.slopes[row % p.group];
+    const int at = p.positions[row / p.group] - block * kKvBlock;
+    float* scores = p.scores + StartOf(row, kKvBlock);
+    for (int s = rows.begin; s < rows.end; ++s)
+      scores[s] -= slope * static_cast<float>(at < s ? s - at : at - s);
+  }
+}
+
 // Rows that begin together.
 template <typename Products>
 void AttendRowsOfBlock(Products& products, const AttentionParams& p, const BlockRows& rows,
@@ -203,11 +213,13 @@ void AttendRowsOfBlock(Products& products, const AttentionParams& p, const Block
     // One token waits for memory: values, and the next block's keys, are prefetched meanwhile.
     if (p.tokens == 1) PrefetchAll(values, ValueBlockBytes(p.type, p.head_dim));
     products.Scores(p, p.blocks[block], rows);
+    if (p.slopes != nullptr) SubtractDistances(p, rows, block);
     if (p.tokens == 1 && (block + 1) * kKvBlock < p.spans[0].end)
       PrefetchAll(p.blocks[block + 1] + p.keys_offset, KeyBlockBytes(p.type, p.head_dim));
     return AttendByteRows(products, p, values, rows, block);
   }
   Scores(p, p.blocks[block], rows);
+  if (p.slopes != nullptr) SubtractDistances(p, rows, block);
   AttendRows(p, values, rows, block);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/layout/panel_view.h"
@@ -46,6 +47,14 @@ float ValueAt(const AttentionParams& p, int position, int dim) {
   return Scaled(scale, (dim % kPanelRows < kHalf ? byte & 15 : byte >> 4) - 8);
 }
 
+// The product of a row's query and a position's key, after what the model does with it.
+float Finished(const AttentionParams& p, int row, int position, float product) {
+  if (p.slopes != nullptr)
+    product -= p.slopes[row % p.group] *
+               static_cast<float>(std::abs(p.positions[row / p.group] - position));
+  return p.score_cap > 0 ? p.score_cap * std::tanh(product / p.score_cap) : product;
+}
+
 float Score(const AttentionParams& p, int row, int position) {
   const std::size_t at = StartOf(row, p.head_dim);
   float dot = 0;
@@ -54,7 +63,7 @@ float Score(const AttentionParams& p, int row, int position) {
     const float q = !IsQuantized(p.type) ? p.q.x[j] : Scaled(p.q.scale[j / kGroup], p.q.q[j]);
     dot += q * KeyAt(p, position, i);
   }
-  return p.score_cap > 0 ? p.score_cap * std::tanh(dot / p.score_cap) : dot;
+  return Finished(p, row, position, dot);
 }
 
 // Type kQ8: the numbers of the kernels to the bit, one position or dimension at a time
@@ -90,7 +99,7 @@ float ByteScore(const AttentionParams& p, int row, int position) {
     score = std::fma(PanelHalf(group, 0, lane) * p.q.scale[at / kGroup], static_cast<float>(dot),
                      score);
   }
-  return p.score_cap > 0 ? p.score_cap * std::tanh(score / p.score_cap) : score;
+  return Finished(p, row, position, score);
 }
 
 // A row's softmax over positions [begin, end) of a block.

@@ -20,8 +20,8 @@ from conftest import Daemon, run, wait_until
 from test_security import KEYS, key_line
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "encoders"
-FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf", "xlm_roberta", "xlm_roberta/model.gguf", "modernbert", "modernbert/model.gguf", "embeddinggemma",
-         "embeddinggemma/model.gguf"]
+FILES = ["bert", "bert/model.gguf", "nomic_bert/model.gguf", "xlm_roberta", "xlm_roberta/model.gguf", "jina_v2", "jina_v2/model.gguf", "jina_v3", "jina_v3/model.gguf",
+         "modernbert", "modernbert/model.gguf", "embeddinggemma", "embeddinggemma/model.gguf"]
 TOLERANCE = 1e-5
 
 
@@ -134,7 +134,7 @@ def test_a_long_text_needs_memory_for_one_layer(long_texts):
         assert embed(d, "a " * 100)[1] == 102
 
 
-@pytest.mark.parametrize("name", ["bert", "xlm_roberta", "modernbert", "embeddinggemma"])
+@pytest.mark.parametrize("name", ["bert", "jina_v2", "jina_v3", "xlm_roberta", "modernbert", "embeddinggemma"])
 @pytest.mark.parametrize("kind", [None, "q8_0"])
 def test_a_converted_folder_gives_the_same_vectors(kind, name, tmp_path):
     if (kind, name) == ("q8_0", "embeddinggemma"):

@@ -113,11 +113,15 @@ class Fixture {
                    .spans = spans.data(),
                    .scores = scores_.data(),
                    .score_cap = score_cap,
+                   .slopes = slopes,
+                   .positions = positions.data(),
                    .key_origin = key_origin,
                    .state = into.state().Row(first, case_.head_dim)});
   }
 
   float score_cap = 0;
+  const float* slopes = nullptr;            // of the rows of a token
+  std::vector<int> positions = {50, 0, 0};  // of the tokens
   const float* key_origin = nullptr;
 
   float QueryTimes(int row, const std::vector<float>& vector) const {
@@ -149,6 +153,8 @@ class Fixture {
            ++s) {
         double dot = 0;
         for (std::size_t i = 0; i < dim; ++i) dot += double{q_[g * dim + i]} * keys_[s][i];
+        if (slopes != nullptr)
+          dot -= double{slopes[g]} * std::abs(positions[0] - static_cast<int>(s));
         if (score_cap > 0) dot = double{score_cap} * std::tanh(dot / double{score_cap});
         total += std::exp(dot);
         for (std::size_t i = 0; i < dim; ++i) out[g * dim + i] += std::exp(dot) * values_[s][i];
@@ -190,6 +196,26 @@ TEST(Attention, CappedScoresAreNearTheExactSoftmax) {
       }
       for (std::size_t i = 0; i < got.size(); ++i)
         ASSERT_NEAR(got[i], exact[i], 3e-6) << Name(*ops, c) << " at " << i;
+    }
+  }
+}
+
+// The token sees positions to both sides of its own.
+TEST(Attention, ScoresThatFallWithTheDistanceAreNearTheExactSoftmax) {
+  constexpr float kSlopes[] = {0.5F, 0.25F, 0.125F, 0.06F, 0.03F, 0.02F, 0.01F};
+  for (const Case& c : Cases()) {
+    Fixture fixture(c);
+    fixture.slopes = kSlopes;
+    const auto expected =
+        c.type == KvType::kF32 ? std::vector<float>() : fixture.Run(ReferenceOps());
+    const auto exact = fixture.Exact();
+    std::vector<const OpTable*> all = FastTables();
+    all.push_back(&ReferenceOps());
+    for (const OpTable* ops : all) {
+      const auto got = fixture.Run(*ops);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], expected.empty() ? exact[i] : double{expected[i]}, 5e-6)
+            << Name(*ops, c) << " at " << i;
     }
   }
 }

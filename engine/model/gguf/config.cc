@@ -224,7 +224,7 @@ Status ReadTables(const ModelFile& model, ModelConfig& c) {
                                  " tokens, but tensor 'token_embd.weight' has ", c.vocab_size,
                                  " rows");
   }
-  if (c.rotary()) return OkStatus();
+  if (!c.learned_positions()) return OkStatus();
   const TensorInfo* positions = model.Find("position_embd.weight");
   if (positions == nullptr)
     return base::InvalidArgument("tensor 'position_embd.weight' is missing");

@@ -167,7 +167,7 @@ Status RefuseVariants(const Json& json, const ModelConfig& c) {
   if (c.architecture->encoder) {
     if (Flag(json, "is_decoder", false)) return refuse("is_decoder", "true");
     const std::string positions = String(json, {"position_embedding_type"}, "absolute");
-    if (positions != "absolute" && !c.rotary())
+    if (positions != (c.by_distance() ? "alibi" : "absolute") && !c.rotary())
       return base::Unimplemented("position_embedding_type = ", positions, " is not supported");
   }
   ASSIGN_OR_RETURN(const int projected, Int(json, {"word_embed_proj_dim"}, c.hidden_size));
@@ -208,6 +208,8 @@ Result<ModelConfig> ConfigFromHuggingFace(const Json& stored) {
   const Json json = WithFamilyDefaults(stored, type);
   if (type == "gemma3_text" && Flag(json, "use_bidirectional_attention", false)) {
     ASSIGN_OR_RETURN(c.architecture, FindArchitecture("gemma-embedding"));
+  } else if (type == "bert" && String(json, {"position_embedding_type"}, "") == "alibi") {
+    ASSIGN_OR_RETURN(c.architecture, FindArchitecture("jina-bert-v2"));
   }
   if (hf::FindFirst(json, {"rms_norm_eps"}) != nullptr)
     c.architecture = WithNorm(*c.architecture, Norm::kRms);

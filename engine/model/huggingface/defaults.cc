@@ -77,6 +77,8 @@ constexpr std::array kDefaults = {
         "first_k_dense_replace": 3, "index_topk": 2048})"},
     FamilyDefaults{"bert", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
     FamilyDefaults{"xlm-roberta", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
+    FamilyDefaults{"jina_embeddings_v3", R"({"layer_norm_eps": 1e-5, "hidden_act": "gelu",
+        "rope_theta": 20000.0})"},
     FamilyDefaults{"roberta", R"({"layer_norm_eps": 1e-12, "hidden_act": "gelu"})"},
     FamilyDefaults{"smollm3", R"({"tie_word_embeddings": true, "use_sliding_window": false,
         "rope_theta": 2000000.0})"},

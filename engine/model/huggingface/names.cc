@@ -34,6 +34,7 @@ constexpr std::array kGlobalModules = {
     ModuleName{"embeddings.position_embeddings", "position_embd"},
     ModuleName{"embeddings.token_type_embeddings", "token_types"},
     ModuleName{"embeddings.LayerNorm", "token_embd_norm"},
+    ModuleName{"emb_ln", "token_embd_norm"},                      // jina v3
     ModuleName{"model.embeddings.tok_embeddings", "token_embd"},  // modernbert
     ModuleName{"model.embeddings.norm", "token_embd_norm"},
     ModuleName{"model.final_norm", "output_norm"},
@@ -178,6 +179,12 @@ constexpr std::array kLayerModules = {
     ModuleName{"intermediate.dense", "ffn_up"},
     ModuleName{"output.dense", "ffn_down"},
     ModuleName{"output.LayerNorm", "layer_output_norm"},
+    ModuleName{"mixer.Wqkv", "attn_qkv_rows"},  // jina v3
+    ModuleName{"norm1", "attn_output_norm"},
+    ModuleName{"norm2", "layer_output_norm"},
+    ModuleName{"mlp.gated_layers", "ffn_gate_up"},  // jina v2
+    ModuleName{"mlp.wo", "ffn_down"},
+    ModuleName{"mlp.layernorm", "layer_output_norm"},
     // Recurrent layers.
     ModuleName{"operator_norm", "attn_norm"},  // lfm2
     ModuleName{"conv.in_proj", "shortconv.in_proj"},
@@ -222,7 +229,7 @@ constexpr std::array kLayerModules = {
     ModuleName{"mixer.D", "ssm_d"},
     ModuleName{"mixer.dt_bias", "ssm_dt.bias"},
     ModuleName{"mixer.norm", "ssm_norm"},
-    ModuleName{"mixer.out_proj", "ssm_out"},
+    ModuleName{"mixer.out_proj", "ssm_out"},  // of jina v3: attention's
     ModuleName{"mixer.q_proj", "attn_q"},
     ModuleName{"mixer.k_proj", "attn_k"},
     ModuleName{"mixer.v_proj", "attn_v"},
@@ -238,9 +245,9 @@ constexpr std::array kLayerModules = {
     ModuleName{"mixer.fc1_latent_proj", "ffn_latent_down"},
     ModuleName{"mixer.fc2_latent_proj", "ffn_latent_up"},
 };
-constexpr std::array<std::string_view, 5> kLayerPrefixes = {"model.layers.", "transformer.h.",
-                                                            "model.decoder.layers.",
-                                                            "backbone.layers.", "encoder.layer."};
+constexpr std::array<std::string_view, 6> kLayerPrefixes = {
+    "model.layers.",    "transformer.h.", "model.decoder.layers.",
+    "backbone.layers.", "encoder.layer.", "encoder.layers."};
 
 // True for the parts of encoders behind their layers, which are for other tasks than vectors.
 bool IsOfAnotherTask(std::string_view name, bool ranks) {
@@ -369,6 +376,7 @@ Result<GgufName> GgufNameOf(std::string name, const Architecture& architecture, 
     auto found = Lookup(kLayerModules, part.module);
     if (architecture.hf_norm_after_attention && part.module == "post_attention_layernorm")
       found = "post_attention_norm";
+    if (architecture.encoder && found == "ssm_out") found = "attn_output";
     if (found == "ffn_norm") found = architecture.ffn_norm;
     if (layer.has_value() && !found.empty())
       return GgufName{StrCat("blk.", *layer, ".", found, suffix), part.expert};

@@ -38,7 +38,7 @@ Status WeightPlan::Shared() {
   const int d = c.hidden_size;
   const bool held = options_.shared.embeddings;
   RETURN_IF_ERROR(Matrix("token_embd.weight", c.vocab_size, d, held, weights_.token_embedding));
-  if (!c.rotary()) {
+  if (c.learned_positions()) {
     const int rows = c.max_position_embeddings + c.architecture->position_offset;
     RETURN_IF_ERROR(Matrix("position_embd.weight", rows, d, held, weights_.position_embedding));
   }
