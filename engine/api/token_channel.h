@@ -114,7 +114,7 @@ class TokenChannel {
     return FullLocked();
   }
 
-  // True once Finish was called: what waits here is all that follows.
+  // True once Finish was called: nothing follows the output that waits here.
   bool ended() const {
     const base::MutexLock lock(mutex_);
     return ended_;

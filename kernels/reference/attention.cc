@@ -47,7 +47,7 @@ float ValueAt(const AttentionParams& p, int position, int dim) {
   return Scaled(scale, (dim % kPanelRows < kHalf ? byte & 15 : byte >> 4) - 8);
 }
 
-// The product of a row's query and a position's key, after what the model does with it.
+// A score, of the product of a row's query and a position's key.
 float Finished(const AttentionParams& p, int row, int position, float product) {
   if (p.slopes != nullptr)
     product -= p.slopes[row % p.group] *

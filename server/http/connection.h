@@ -96,7 +96,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
-  // `handler`, which counts what was written before it is called.
+  // `handler`, before which the written bytes are counted.
   template <typename Handler>
   auto Counting(Handler&& handler) {
     auto executor = boost::asio::get_associated_executor(handler, get_executor());

@@ -52,7 +52,7 @@ class GeneratedAnswer : public Answer {
   GeneratedAnswer(server::Service& service, const ResponseHead& head, GenerationPlan& plan);
 
   bool large() const { return kept_bytes_ > server::kSmallAnswerBytes; }
-  // The end of an answer that was given up; what was not taken of it is dropped.
+  // The end of an answer that was given up. Output that was not taken is dropped.
   Output GiveUp();
   void OnUpdate(int index, Output& output);
   // Parses `update_` into parts_.
