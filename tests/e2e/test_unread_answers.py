@@ -71,7 +71,7 @@ def test_a_stream_that_is_read_steadily_is_not_given_up(several):
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_that_finds_no_room_is_given_up_while_others_wait_for_its_memory(several, stream):
     """Its client's other answers, read slowly, held its half of the memory for answers: the model was held until there was room."""
-    with several(390, server={"request_memory_mib": 2, "body_bytes_max": 1 << 20, "write_timeout_s": 120}) as d, unread(d, "tide", max_tokens=480, stream=False):  # of 6 MB
+    with several(350, server={"request_memory_mib": 2, "body_bytes_max": 1 << 20, "write_timeout_s": 120}) as d, unread(d, "tide", max_tokens=480, stream=False):  # of 6 MB
         with unread(d, "smol", max_tokens=100, stream=stream, wait=stream):
             for running in (8, 0):
                 wait_until(lambda: metric(d, "num_requests_running", model="smol") == running)  # noqa: B023
