@@ -118,7 +118,7 @@ class RequestMemory {
   RequestMemory(std::size_t bytes_max, std::size_t body_bytes_max);
 
   std::size_t held() const;
-  // Of bodies and answers.
+  // Returns the bytes of bodies and of answers.
   std::size_t in_use() const;
   // True once after much was held and nearly all of it was freed, and once after RequestTrim: the
   // caller then returns freed heap memory to the system.
